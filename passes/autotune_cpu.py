@@ -54,7 +54,7 @@ class AutotuneCpu(AutotunePass):
             "kiln.yield"(%1) : (tensor<1x32xf32>) -> ()
           }) {kind = "matmul", name = "linear", schedule =
               {kc = 8 : i64, kernel = "cpu.gemm.blocked", mc = 1 : i64, mr = 1 : i64, nc = 4096 : i64, nv = 2 : i64,
-               pack_lhs = false, pack_rhs = false, unroll = 8 : i64, width = 16 : i64}}
+               pack_lhs = false, pack_rhs = false, width = 16 : i64}}
               : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
           return %0 : tensor<1x32xf32>
         }

@@ -70,10 +70,9 @@ class DotTileSchedule(GemmSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class DotSchedule(DotTileSchedule, kernel="cpu.gemm.dot"):
-    """Dot products of operands with unit stride along k; unroll: steps of a loop that are written out."""
+    """Dot products of operands with unit stride along k."""
 
     kc: Positive
-    unroll: Positive = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +102,11 @@ class PanelSchedule(GemmSchedule):
 class BlockedSchedule(PanelSchedule, kernel="cpu.gemm.blocked"):
     """Fused multiply-adds; pack_lhs, pack_rhs: blocks are copied into scratch memory.
 
-    unroll: steps of k that are written out. prefetch: rows of the rhs that are fetched ahead; 0: none.
+    prefetch: rows of the rhs that are fetched ahead; 0: none.
     """
 
     pack_lhs: bool
     pack_rhs: bool
-    unroll: Positive = 1
     prefetch: Natural = 0
 
 

@@ -27,13 +27,13 @@ func.func @dot(%x: tensor<4x1024xf32>, %w: tensor<512x1024xf32>) -> tensor<4x512
 // A schedule that is there is kept.
 
 // CHECK-LABEL: func.func @kept
-// CHECK: schedule = {kc = 8 : i64, kernel = "cpu.gemm.blocked", mc = 1 : i64, mr = 1 : i64, nc = 64 : i64, nv = 2 : i64, pack_lhs = false, pack_rhs = false, unroll = 8 : i64, width = 16 : i64}
+// CHECK: schedule = {kc = 8 : i64, kernel = "cpu.gemm.blocked", mc = 1 : i64, mr = 1 : i64, nc = 64 : i64, nv = 2 : i64, pack_lhs = false, pack_rhs = false, width = 16 : i64}
 func.func @kept(%x: tensor<1x64xf32>, %w: tensor<64x64xf32>) -> tensor<1x64xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<1x64xf32>, %b: tensor<64x64xf32>):
     %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
     "kiln.yield"(%r) : (tensor<1x64xf32>) -> ()
-  }) {kind = "matmul", name = "f", schedule = {kc = 8 : i64, kernel = "cpu.gemm.blocked", mc = 1 : i64, mr = 1 : i64, nc = 64 : i64, nv = 2 : i64, pack_lhs = false, pack_rhs = false, unroll = 8 : i64, width = 16 : i64}} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
+  }) {kind = "matmul", name = "f", schedule = {kc = 8 : i64, kernel = "cpu.gemm.blocked", mc = 1 : i64, mr = 1 : i64, nc = 64 : i64, nv = 2 : i64, pack_lhs = false, pack_rhs = false, width = 16 : i64}} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
   return %0 : tensor<1x64xf32>
 }
 

@@ -15,7 +15,6 @@ the product with the values, as PyTorch's kernel rounds them; maximum, sum and o
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch_mlir import ir
 
@@ -24,7 +23,15 @@ from kiln.lowering import paths
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products
+from kiln.lowering.cpu.contraction import (
+    Grid,
+    MatrixUnit,
+    Operand,
+    Place,
+    load_sums,
+    store_sums,
+    sum_products,
+)
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.operands import ColumnsAlongK
@@ -237,9 +244,9 @@ class Attention(Softmax):
                 return Place(self.scratch, here, lay["p_stride"])
 
             right = self.vectors(b.addi(lay["k"], j), lay["keys"])
-            add_products(
-                b, self.unit, self.grid(vectors), at, left, right, depth, unrolled=self.unit.is_numbered
-            )  # fmt: skip
+            unit, grid = self.unit, self.grid(vectors)
+            sums = sum_products(b, unit, grid, left, right, depth, unrolled=unit.is_numbered)
+            store_sums(b, unit, grid, sums, at)
 
         self.columns(lay["keys"], count, tile)
 
@@ -274,12 +281,10 @@ class Attention(Softmax):
         queries = self.rows(self.query_rows(i), self.q_row)
 
         def run(j: Index, wide: int, tiles: Callable[[Index], Operand]) -> None:
-            def store(sums: Sequence[Tile]) -> None:
-                for r, x in enumerate(fold(b, sums, wide)):
-                    b.vstore(x, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
-
-            how: dict[str, Any] = {"filled": False, "unrolled": True, "store": store}
-            add_products(b, unit, Grid(self.mr, wide), None, queries, tiles(0), self.p.qk_size, **how)
+            grid, size = Grid(self.mr, wide), self.p.qk_size
+            sums = sum_products(b, unit, grid, queries, tiles(0), size, filled=False, unrolled=True)
+            for r, x in enumerate(fold(b, sums, wide)):
+                b.vstore(x, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
 
         keys.each(count, run)
 
@@ -312,22 +317,17 @@ class Attention(Softmax):
             def at(r: int, v: int) -> Place:
                 return Place(self.scratch, b.sum_(base, j, r * self.unit.rows * size + v * width), size)
 
-            factors: dict[int, ir.Value] = {}
-
-            def scaled(n: int, place: Place) -> Tile:
-                r = n // vectors
-                if r not in factors:
-                    factors[r] = factor(r)
-                return b.mulf(self.load(place.at), factors[r])
-
-            unit, load = self.unit, None if self.unit.is_numbered else scaled
+            unit, grid = self.unit, self.grid(vectors)
             right = self.vectors(b.addi(lay["v"], j), size)
             if self.v_in_place:
-                unit, right = (
-                    float_unit("f32", width, pairs=self.pairs, in_rows=True),
-                    self.value_rows(values, j, count),
-                )
-            add_products(b, unit, self.grid(vectors), at, left, right, count, first=False, load=load)
+                unit = float_unit("f32", width, pairs=self.pairs, in_rows=True)
+                right = self.value_rows(values, j, count)
+            if unit.is_numbered:
+                start = load_sums(b, unit, grid, at)
+            else:
+                factors = [factor(r) for r in range(self.mr)]
+                start = [b.mulf(self.load(at(r, v).at), factors[r]) for r, v in grid.tiles]
+            store_sums(b, unit, grid, sum_products(b, unit, grid, left, right, count, start), at)
 
         self.columns(size, size, tile)
 

@@ -7,7 +7,7 @@ A provider is prepared for a piece of k of a block (`prepare`), then says for ru
 Lines are rows of the left operand and columns of the right one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -17,8 +17,8 @@ from typing_extensions import override
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
 from kiln.lowering.cpu.contraction.parts import FloatWords, Range
-from kiln.lowering.cpu.contraction.sums import Grid, Operand, add_products
-from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+from kiln.lowering.cpu.contraction.sums import Grid, Operand, sum_products
+from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 
 __all__ = [
@@ -349,11 +349,8 @@ def sum_rows(b: Builder, unit: IntegerUnit, rows: Provider, count: Index, depth:
         return one
 
     def run(i: Index, high: int, tiles: Callable[[Index], Operand]) -> None:
-        def store(found: Sequence[Tile]) -> None:
-            for r, total in enumerate(found):
-                assert isinstance(total, ir.Value)
-                b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
-
-        add_products(b, unit, Grid(high, 1), None, tiles(0), ones, depth, filled=False, store=store)
+        for r, total in enumerate(sum_products(b, unit, Grid(high, 1), tiles(0), ones, depth, filled=False)):
+            assert isinstance(total, ir.Value)
+            b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
 
     rows.each(count, run)

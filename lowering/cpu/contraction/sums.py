@@ -5,14 +5,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["Grid", "Operand", "add_products", "multiply_step", "sum_products"]
+__all__ = ["Grid", "Operand", "chosen", "load_sums", "multiply_step", "store_sums", "sum_products", "zeros"]
 
 Operand = Callable[[int, int, Index], Place | ir.Value]
 """place(part, n, k): where the n-th tile of an operand lies at step k, or a tile that is a value already. part: one of
@@ -95,110 +94,88 @@ def sum_products(
     b: Builder,
     unit: MatrixUnit,
     grid: Grid,
-    sums: Sequence[Tile],
     left: Operand,
     right: Operand,
     steps: Index,
+    start: Sequence[Tile] | None = None,
     *,
+    filled: bool = True,
+    unrolled: bool = False,
     terms: Sequence[tuple[int, int]] | None = None,
     before: Callable[[Index], None] | None = None,
     runs: tuple[int, Callable[[Index], None]] | None = None,
-    unroll: int = 1,
-    unrolled: bool = False,
 ) -> list[Tile]:
-    """`sums`, in the order of `grid.tiles`, and the products of `steps` steps of k, a multiple of the unit's depth.
+    """The sums, in the order of `grid.tiles`, of the products of `steps` steps of k, and of `start` (None: zeros).
 
-    terms: those of `multiply_step`. before: emitted at the start of each step. runs: a number of steps of k, and what
-    is emitted, given the first of them, before each run of so many. unroll: steps of the loop that are written out.
-    unrolled: all of them, whose number is known.
+    filled: zeros fill both operands up to a multiple of the unit's depth. unrolled: steps, whose number is known, are
+    written out. terms: those of `multiply_step`. before: emitted at the start of each step. runs: a number of steps of
+    k, and what is emitted, given the first of them, before each run of so many.
     """
 
-    def some(k: Index, sums: Sequence[Tile], count: int) -> list[Tile]:
-        for u in range(count):
-            at = b.addi(k, u * unit.depth)
-            if before is not None:
-                before(at)
-            sums = multiply_step(b, unit, grid, sums, left, right, at, terms)
-        return list(sums)
+    def step(k: Index, sums: Sequence[Tile]) -> list[Tile]:
+        if before is not None:
+            before(k)
+        return multiply_step(b, unit, grid, sums, left, right, k, terms)
 
-    def loop(low: Index, high: Index, step: int, body: Steps, sums: Sequence[Tile]) -> list[Tile]:
+    def loop(low: Index, high: Index, size: int, body: Steps, sums: Sequence[Tile]) -> list[Tile]:
         if unit.is_numbered:
-            b.for_(low, high, step, lambda k: body(k, sums) and None)
+            b.for_(low, high, size, lambda k: body(k, sums) and None)
             return list(sums)
-        return [*b.for_(low, high, step, body, [x for x in sums if isinstance(x, ir.Value)])]
+        return [*b.for_(low, high, size, body, [x for x in sums if isinstance(x, ir.Value)])]
 
-    def run(low: Index, high: Index, sums: Sequence[Tile]) -> list[Tile]:
-        wide = unroll * unit.depth
-        full = b.addi(low, b.round_down(b.subi(high, low), wide)) if unroll > 1 else high
-        sums = loop(low, full, wide, lambda k, a: some(k, a, unroll), sums)
-        return loop(full, high, unit.depth, lambda k, a: some(k, a, 1), sums) if unroll > 1 else list(sums)
-
-    if unrolled:
-        assert isinstance(steps, int)
-        return some(0, sums, steps // unit.depth)
-    if runs is None:
-        return run(0, steps, sums)
-    count, first = runs
-
-    def begun(k: Index, sums: Sequence[Tile]) -> list[Tile]:
-        first(k)
-        return run(k, b.mini(b.addi(k, count), steps), sums)
-
-    return loop(0, steps, count, begun, sums)
-
-
-def add_products(
-    b: Builder,
-    unit: MatrixUnit,
-    grid: Grid,
-    places: Callable[[int, int], Place] | None,
-    left: Operand,
-    right: Operand,
-    steps: Index,
-    *,
-    first: Condition = True,
-    afresh: bool = False,
-    filled: bool = True,
-    load: Callable[[int, Place], Tile] | None = None,
-    store: Callable[[Sequence[Tile]], None] | None = None,
-    **loop: Any,
-) -> None:
-    """Products of `steps` steps of k, added to the tiles of sums at `places` (of a row and a column of the grid).
-
-    first: what lies at the places is not read. afresh: sums start from zero, and are added to what lies there at the
-    end: long chains of additions have larger errors. filled: zeros fill both operands up to a multiple of the unit's
-    depth. load: what the n-th tile, which lies at a place, starts from, in place of the sums there. store: what is done
-    with the tiles, in place of storing them; with places = None they lie nowhere. loop: the keywords of `sum_products`.
-    """
-    carried, count = unit.carried(b), grid.high * grid.wide
-    types = [carried] * count if carried else []
-
-    def at() -> list[Place]:  # asked for where they are wanted: addresses are not alive in the loop
-        return [places(r, v) for r, v in grid.tiles] if places else []
-
-    def zeros() -> list[Tile]:
-        return [unit.zero(b, n) for n in range(count)]
-
-    def there() -> list[Tile]:
-        return [unit.load(b, n, place, "sums") for n, place in enumerate(at())]
-
-    def chosen(then: Callable[[], list[Tile]]) -> list[Tile]:
-        return [*b.if_(first, zeros, then, types)] or [*range(count)]
-
-    given = load
-    begun = [given(n, place) for n, place in enumerate(at())] if given else zeros() if afresh else chosen(there)
+    sums = zeros(b, unit, grid) if start is None else list(start)
     whole = steps if filled else b.round_down(steps, unit.depth)
-    rest = 0 if filled else b.subi(steps, whole)
-    sums = sum_products(b, unit, grid, begun, left, right, whole, **loop)
+    if unrolled:
+        assert isinstance(whole, int)
+        for k in range(0, whole, unit.depth):
+            sums = step(k, sums)
+    elif runs is None:
+        sums = loop(0, whole, unit.depth, step, sums)
+    else:
+        count, first = runs
+
+        def run(low: Index, sums: Sequence[Tile]) -> list[Tile]:
+            first(low)
+            return loop(low, b.mini(b.addi(low, count), whole), unit.depth, step, sums)
+
+        sums = loop(0, whole, count, run, sums)
+    if filled:
+        return sums
+    rest = b.subi(steps, whole)
 
     def last() -> list[Tile]:
         return multiply_step(b, unit, grid, sums, left, right, whole, missing=b.subi(unit.depth, rest))
 
-    sums = [*b.if_(b.cmpi("sgt", rest, 0), last, lambda: sums, types)] or sums
-    if afresh and first is not True:
-        sums = [unit.add(b, x, y) for x, y in zip(sums, chosen(there), strict=True)]
-    if store is not None:
-        store(sums)
-        return
-    for tile, place in zip(sums, at(), strict=True):
-        unit.store(b, tile, place)
+    return chosen(b, unit, grid, b.cmpi("sgt", rest, 0), last, lambda: sums)
+
+
+def chosen(
+    b: Builder,
+    unit: MatrixUnit,
+    grid: Grid,
+    condition: Condition,
+    then: Callable[[], list[Tile]],
+    otherwise: Callable[[], list[Tile]],
+) -> list[Tile]:
+    """Tiles of sums of one of two branches; registers by number are the same in both."""
+    carried = unit.carried(b)
+    types = [carried] * len(grid.tiles) if carried else []
+    return [*b.if_(condition, then, otherwise, types)] or [*range(len(grid.tiles))]
+
+
+def zeros(b: Builder, unit: MatrixUnit, grid: Grid) -> list[Tile]:
+    """Tiles of sums that are zero."""
+    return [unit.zero(b, n) for n in range(len(grid.tiles))]
+
+
+def load_sums(b: Builder, unit: MatrixUnit, grid: Grid, place: Callable[[int, int], Place]) -> list[Tile]:
+    """The tiles of sums that lie at place(row of the grid, column)."""
+    return [unit.load(b, n, place(r, v), "sums") for n, (r, v) in enumerate(grid.tiles)]
+
+
+def store_sums(
+    b: Builder, unit: MatrixUnit, grid: Grid, sums: Sequence[Tile], place: Callable[[int, int], Place]
+) -> None:
+    """Store tiles of sums at place(row of the grid, column)."""
+    for tile, (r, v) in zip(sums, grid.tiles, strict=True):
+        unit.store(b, tile, place(r, v))

@@ -87,7 +87,7 @@ class Planar(ConvKernel):
             at = b.addi(factors, b.muli(z, known(p.column.weight_stride)))
             return self.unit.everywhere(b, Place(self.operands.weight, at))
 
-        return sum_products(b, self.unit, Grid(len(acc), 1), acc, pixels, weight, p.column.kernel, unrolled=True)
+        return sum_products(b, self.unit, Grid(len(acc), 1), pixels, weight, p.column.kernel, acc, unrolled=True)
 
     def columns(self, line: Index, first: Index) -> ir.Value:
         """The elements at columns first + lane * stride of a row of the image; 0 outside of it."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction import Grid, Place, store_sums, sum_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
@@ -148,13 +148,7 @@ class Tiles(BlockKernel):
             place = b.muli(b.subi(starts[r], first), self.lanes)
             return Place(self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes)
 
-        add_products(
-            b,
-            AMX_BF16,
-            Grid(rows, nv),
-            sums,
-            pixels,
-            weights,
-            self.depth.blocks * BLOCK,
-            terms=[(tap, tap) for tap in range(taps)],
-        )
+        grid = Grid(rows, nv)
+        terms = [(tap, tap) for tap in range(taps)]
+        found = sum_products(b, AMX_BF16, grid, pixels, weights, self.depth.blocks * BLOCK, terms=terms)
+        store_sums(b, AMX_BF16, grid, found, sums)

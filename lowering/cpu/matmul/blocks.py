@@ -142,7 +142,6 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
         pack_lhs=False,
         pack_rhs=not packed,
         packed=packed,
-        prefetch=8 if packed else 0,
         fetch=not packed or alike and m > mr,
     )
 
@@ -174,7 +173,6 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedul
         kc=kc,
         pack_lhs=half or lhs_k != 1,
         pack_rhs=pack_rhs,
-        unroll=2 if mr == 1 else 1,
         prefetch=8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
     )
 
@@ -190,7 +188,7 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")  # widened once
-    return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False, unroll=depth)
+    return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False)
 
 
 def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:

@@ -59,7 +59,6 @@ class Plan:
     strips: bool = False
     fetch: bool = False
     prefetch: int = 0
-    unroll: int = 1
 
     @property
     def parts(self) -> int:
@@ -95,8 +94,8 @@ def plan_of(s: TileSchedule, problem: MatmulProblem) -> Plan:
     """The plan of a schedule."""
     if isinstance(s, DotTileSchedule):
         unit, nc = _unit(s, problem.dtype, problem.sum_dtype), round_up(s.nc, max(s.nr, s.width))
-        kc, unroll = (s.kc, s.unroll) if isinstance(s, DotSchedule) else (_ALL, 1)
-        return Plan(unit, s.width, s.mr, s.nr, s.mc, nc, kc, kc, "place", "place", unroll=unroll)
+        kc = s.kc if isinstance(s, DotSchedule) else _ALL
+        return Plan(unit, s.width, s.mr, s.nr, s.mc, nc, kc, kc, "place", "place")
     right = "panels" if getattr(s, "packed", False) else "scratch" if getattr(s, "pack_rhs", True) else "place"
     in_place = s.in_place if isinstance(s, Int8Schedule) else not getattr(s, "pack_lhs", True)
     unit, turned = _unit(s, problem.dtype, problem.sum_dtype, right == "place"), getattr(s, "transposed", False)
@@ -108,7 +107,7 @@ def plan_of(s: TileSchedule, problem: MatmulProblem) -> Plan:
     return Plan(
         unit, s.width, high, wide, mc, nc, s.kc, getattr(s, "ks", s.kc), "place" if in_place else "scratch", right,
         transposed=turned, shared=getattr(s, "shared", False), strips=strips, fetch=fetch,
-        prefetch=getattr(s, "prefetch", 0), unroll=getattr(s, "unroll", 1),
+        prefetch=getattr(s, "prefetch", 0),
     )  # fmt: skip
 
 

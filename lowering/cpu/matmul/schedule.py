@@ -180,10 +180,9 @@ def _dot(problem: MatmulProblem, isa: Isa, m: int) -> GemmSchedule:
     else:
         mr, nr = (6, 4) if wide else (3, 4)
     nr = min(nr, width)
-    unroll = 2 if mr * nr <= 8 else 1
     # Few rows re-read their part of the lhs for every column tile: it should stay in the first-level cache.
     kc = 8192 if m == 1 else 1024
-    return DotSchedule(mr=max(mr, 1), nr=nr, width=width, mc=64 if m > 32 else max(m, 1), nc=64, kc=kc, unroll=unroll)
+    return DotSchedule(mr=max(mr, 1), nr=nr, width=width, mc=64 if m > 32 else max(m, 1), nc=64, kc=kc)
 
 
 def _integer_dot(m: int, isa: Isa) -> Int8DotSchedule:

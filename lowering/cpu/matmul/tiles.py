@@ -3,7 +3,7 @@
 
 """Matmul by register tiles, for all matrix units: a walk over blocks of the result, pieces of k and runs of tiles.
 
-Operands come from where contraction/operands.py says; sums are made by `add_products`. A block of sums lives in scratch
+Operands come from where contraction/operands.py says; sums are made by `sum_products`. A block of sums lives in scratch
 until the epilogue takes it. Vector units sum every piece of k from zero in registers and add it to the block: resuming
 the accumulators instead makes one chain of k additions, with about 5 times the error at k = 4096, and is no faster.
 
@@ -20,7 +20,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.contraction import Grid, Place, Tile, add_products
+from kiln.lowering.cpu.contraction import Grid, Place, Tile, load_sums, store_sums, sum_products, zeros
 from kiln.lowering.cpu.contraction.integers import IntegerUnit
 from kiln.lowering.cpu.contraction.operands import (
     ColumnsAlongK,
@@ -35,7 +35,7 @@ from kiln.lowering.cpu.contraction.operands import (
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.sizes import LINE
-from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.sums import Operand, chosen
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, fold
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -43,6 +43,9 @@ from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, t
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, KernelContext, MatmulProblem, known
 
 __all__ = ["Tiles", "begin_sharing"]
+
+_WRITTEN_OUT = 8
+"""Steps of k up to which a piece of known length has no loop."""
 
 
 def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ctx: KernelContext) -> None:
@@ -230,41 +233,38 @@ class Tiles:
         b, unit, stride, (pc, at) = self.b, self.unit, self.layout["nc"], step
         (i, high, lefts), (j, wide, rights) = left, right
         first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
-        over: dict[int, ir.Value] = {}
+        grid = Grid(high, wide)
+        loop: dict[str, Any] = {"before": fetch, "filled": self.left.filled and self.right.filled or unit.depth == 1}
+        if not unit.is_numbered:
+            loop |= {"before": self.ahead(rights), "runs": fetch and (self.line_of("right"), fetch)}
+            loop["unrolled"] = isinstance(depth, int) and depth <= _WRITTEN_OUT
 
         def place(r: int, v: int) -> Place:
             corner = b.addi(b.muli(i, stride), j)
             return Place(self.sums, b.addi(corner, r * unit.rows * stride + v * unit.columns), stride)
 
-        def taken_off(n: int, _: Place) -> Tile:
-            r = n // wide
-            if r not in over:
-                over[r] = b.broadcast(b.load(self.over, b.addi(i, r)), unit.columns)
-            return over[r]
+        def before() -> list[Tile]:
+            return load_sums(b, unit, grid, place)
 
-        def store(sums: Sequence[Tile]) -> None:
-            last = b.cmpi("sge", b.addi(pc, self.layout["kc"]), known(self.p.k))
-            grid = Grid(high, wide)
-
-            def keep() -> None:
-                for (r, v), x in zip(grid.tiles, sums, strict=True):
-                    unit.store(b, x, place(r, v))
-
-            b.if_(last, lambda: self.store_result(i, j, grid, sums, size), keep)
-
-        loop: dict[str, Any] = {"before": fetch}
-        if not unit.is_numbered:
-            run = self.line_of("right")
-            loop = {"before": self.ahead(rights), "runs": fetch and (run, fetch), "unroll": self.plan.unroll}
         if self.plan.along_k:
-            folded = partial(self.store_folded, i, j, wide, first)
-            add_products(b, unit, Grid(high, wide), None, lefts, rights, depth, filled=False, store=folded, **loop)
+            self.store_folded(i, j, wide, first, sum_products(b, unit, grid, lefts, rights, depth, **loop))
             return
-        add_products(
-            b, unit, Grid(high, wide), place, lefts, rights, depth,
-            first=first, afresh=not unit.is_numbered, filled=self.left.filled and self.right.filled or unit.depth == 1,
-            load=taken_off if self.plan.is_shifted else None, store=store if self.result else None, **loop,
-        )  # fmt: skip
+        start = None
+        if self.plan.is_shifted:
+            over = [b.broadcast(b.load(self.over, b.addi(i, r)), unit.columns) for r in range(high)]
+            start = [over[r] for r, _ in grid.tiles]
+        elif unit.is_numbered:
+            start = chosen(b, unit, grid, first, lambda: zeros(b, unit, grid), before)
+        sums = sum_products(b, unit, grid, lefts, rights, depth, start, **loop)
+        if not unit.is_numbered and first is not True:
+            others = chosen(b, unit, grid, first, lambda: zeros(b, unit, grid), before)
+            sums = [unit.add(b, x, y) for x, y in zip(sums, others, strict=True)]
+        if self.result is None:
+            store_sums(b, unit, grid, sums, place)
+            return
+        last = b.cmpi("sge", b.addi(pc, self.layout["kc"]), known(self.p.k))
+        keep = partial(store_sums, b, unit, grid, sums, place)
+        b.if_(last, lambda: self.store_result(i, j, grid, sums, size), keep)
 
     def store_folded(self, i: Index, j: Index, wide: int, first: Condition, sums: Sequence[Tile]) -> None:
         """Adds the lanes of sums along k, which are one vector of `wide` columns for each row then, to the block."""

@@ -152,8 +152,7 @@ def _dot(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[GemmSchedule]:
         tiles = ((1, 8), (1, 4)) if rows == 1 else ((3, 4), (4, 2), (2, 4))
     for mr, nr in tiles:
         mr, nr = min(mr, rows), min(nr, width)
-        kc, unroll = 8192 if rows == 1 else 1024, 2 if mr * nr <= 8 else 1
-        yield DotSchedule(mr=mr, nr=nr, width=width, mc=min(rows, 64), nc=64, kc=kc, unroll=unroll)
+        yield DotSchedule(mr=mr, nr=nr, width=width, mc=min(rows, 64), nc=64, kc=8192 if rows == 1 else 1024)
 
 
 def _stream(problem: MatmulProblem, isa: Isa) -> Iterator[GemmSchedule]:

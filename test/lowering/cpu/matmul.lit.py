@@ -98,7 +98,7 @@ matmul(DotSchedule(mr=2, nr=2, width=8, mc=4, nc=32, kc=64), (64, 1), (1, 64))
 # CHECK:       vector.fma
 # CHECK:       arith.addf
 # CHECK:       vector.store {{.*}} %view
-STREAM = BlockedSchedule(mr=1, nv=1, width=8, mc=1, nc=32, kc=2, pack_lhs=False, pack_rhs=False, unroll=2)
+STREAM = BlockedSchedule(mr=1, nv=1, width=8, mc=1, nc=32, kc=2, pack_lhs=False, pack_rhs=False)
 matmul(STREAM, (64, 1), (32, 1), m=1)
 
 # The vendor's gemm on a block of the output itself, since the epilogue only stores: nothing is left to do after it.

@@ -46,22 +46,22 @@ def blocked(**changes) -> BlockedSchedule:
 
 
 def dot(**changes) -> DotSchedule:
-    return replace(DotSchedule(mr=3, nr=4, width=8, mc=12, nc=16, kc=64, unroll=2), **changes)
+    return replace(DotSchedule(mr=3, nr=4, width=8, mc=12, nc=16, kc=64), **changes)
 
 
 VENDOR = VendorSchedule(mc=64, nc=64, width=8)
 KERNELS = {
     "dot": (dot(), "n", "t"),
-    "dot column": (dot(mr=8, nr=1, unroll=1), "n", "t"),
+    "dot column": (dot(mr=8, nr=1), "n", "t"),
     "in place": (blocked(), "n", "n"),
-    "in place, lhs transposed": (blocked(mr=6, nv=2, unroll=2), "t", "n"),
+    "in place, lhs transposed": (blocked(mr=6, nv=2), "t", "n"),
     "packed": (blocked(pack_lhs=True, pack_rhs=True), "n", "n"),
     "packed, rhs transposed": (blocked(pack_rhs=True, mr=2, nv=2), "n", "t"),
     "packed, both transposed": (blocked(pack_lhs=True, pack_rhs=True, mr=6, nv=1), "t", "t"),
     "packed, strided": (blocked(pack_lhs=True, pack_rhs=True), "s", "s"),
     "avx512": (blocked(width=16, mr=8, nv=3, kc=96, pack_lhs=True, pack_rhs=True), "n", "t"),
     "avx512 fetching": (blocked(width=16, mr=8, nv=3, kc=32, pack_rhs=True, fetch=True), "n", "t"),
-    "avx512 fetching rows": (blocked(width=16, mr=5, kc=24, pack_rhs=True, fetch=True, unroll=2), "n", "n"),
+    "avx512 fetching rows": (blocked(width=16, mr=5, kc=24, pack_rhs=True, fetch=True), "n", "n"),
     "avx512 dot": (dot(width=16, mr=6, nr=4, kc=96), "n", "t"),
     "vendor": (VENDOR, "n", "t"),
     "vendor, lhs transposed": (VENDOR, "t", "n"),
