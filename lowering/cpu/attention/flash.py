@@ -364,5 +364,5 @@ class Attention(Softmax):
 
         b.for_(0, rows, 1, row)
         where, extent = (q0, 0), (rows, self.p.v_size)
-        out = (self.scratch, lay["out"], lay["v_padded"])
-        run_epilogue(b, self.epilogue, [*batch, head], where, extent, *out, self.width)
+        out = Place(self.scratch, lay["out"], lay["v_padded"])
+        run_epilogue(b, self.epilogue, [*batch, head], where, extent, out, self.width)

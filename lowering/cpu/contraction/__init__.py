@@ -11,7 +11,7 @@ This package knows nothing of matrices, images or heads: `lowering/cpu/{matmul,c
 imports none of them.
 """
 
-from kiln.lowering.cpu.contraction.sums import Grid, Operand, load_sums, multiply_step, store_sums, sum_products, zeros
+from kiln.lowering.cpu.contraction.sums import Grid, Operand, load_sums, multiply_step, store_sums, sum_products
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
 __all__ = [
@@ -24,5 +24,4 @@ __all__ = [
     "multiply_step",
     "store_sums",
     "sum_products",
-    "zeros",
 ]

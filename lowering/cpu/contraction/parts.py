@@ -13,13 +13,11 @@ That holds for zero and for 2^-100 <= |x| < infinity: below, parts may be subnor
 and infinity less infinity is no number. `Range` is what packing sees of its operand, to say so.
 """
 
-from collections.abc import Callable
-
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 from typing_extensions import override
 
-from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit
 from kiln.lowering.cpu.contraction.words import LANES, Lines, Words
 
@@ -41,29 +39,29 @@ class Range:
 
     def reset(self) -> None:
         """Nothing was packed."""
-        self.store([self.b.int_(x, self.bits) for x in (-1, 0)])
+        self._store(*(self.b.int_(x, self.bits) for x in (-1, 0)))
 
-    def load(self) -> list[ir.Value]:
-        """The smallest and the largest bits seen, as vectors, from memory."""
-        return [self.b.vload(self.cells, i * LANES, LANES) for i in range(2)]
-
-    def store(self, seen: list[ir.Value]) -> None:
-        """Store the smallest and the largest bits seen."""
-        for i, x in enumerate(seen):
-            self.b.vstore(x, self.cells, i * LANES)
-
-    def see(self, seen: list[ir.Value], x: ir.Value) -> list[ir.Value]:
-        """`seen` and a vector of f32; a zero counts as the largest integer among the least."""
+    def see(self, x: ir.Value) -> None:
+        """Take note of a vector of f32; a zero counts as the largest integer among the least."""
+        least, most = self._load()
         magnitude = arith.andi(vector.bitcast(self.bits, x), self.b.int_(0x7FFFFFFF, self.bits))
-        least = arith.minui(seen[0], arith.addi(magnitude, self.b.int_(-1, self.bits)))
-        return [least, arith.maxui(seen[1], magnitude)]
+        least = arith.minui(least, arith.addi(magnitude, self.b.int_(-1, self.bits)))
+        self._store(least, arith.maxui(most, magnitude))
 
     def is_beyond(self) -> ir.Value:
         """Whether there was a number that the sum of its parts is not."""
         b = self.b
-        least, most = (b.reduce(kind, x) for kind, x in zip(("minui", "maxui"), self.load(), strict=True))
+        least, most = (b.reduce(kind, x) for kind, x in zip(("minui", "maxui"), self._load(), strict=True))
         below = arith.cmpi(arith.CmpIPredicate.ult, least, b.int_(_LEAST - 1, b.i32))
         return arith.ori(below, arith.cmpi(arith.CmpIPredicate.uge, most, b.int_(_INFINITY, b.i32)))
+
+    def _load(self) -> list[ir.Value]:
+        """The bits of the least and the largest number so far, of each lane."""
+        return [self.b.vload(self.cells, i * LANES, LANES) for i in range(2)]
+
+    def _store(self, *bits: ir.Value) -> None:
+        for i, x in enumerate(bits):
+            self.b.vstore(x, self.cells, i * LANES)
 
 
 class FloatWords(Words):
@@ -75,7 +73,6 @@ class FloatWords(Words):
         super().__init__(b, lines, unit)
         self.vector = b.vec(LANES, b.i32)
         self.range = range_
-        self.seen: list[ir.Value] = []
 
     @override
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
@@ -102,7 +99,7 @@ class FloatWords(Words):
     def split(self, x: ir.Value) -> list[ir.Value]:
         """The three parts of 16 f32, in the upper halves of i32 (the lower ones are zero)."""
         b, bits = self.b, self.b.vec(LANES, self.b.i32)
-        self.seen = self.range.see(self.seen, x)
+        self.range.see(x)
 
         def upper(x: ir.Value) -> ir.Value:
             return arith.andi(vector.bitcast(bits, x), b.int_(_UPPER, bits))
@@ -115,30 +112,3 @@ class FloatWords(Words):
     @override
     def element(self, x: ir.Value) -> ir.Value:
         return x
-
-    @override
-    def for_(self, low: Index, high: Index, step: Index, body: Callable[[Index], None]) -> None:
-        def carrying(i: Index, seen: list[ir.Value]) -> list[ir.Value]:
-            self.seen = list(seen)
-            body(i)
-            return self.seen
-
-        self.seen = self.b.for_(low, high, step, carrying, self.seen)
-
-    @override
-    def if_(self, condition: Condition, body: Callable[[], None]) -> None:
-        before = self.seen
-
-        def then() -> list[ir.Value]:
-            body()
-            return self.seen
-
-        self.seen = self.b.if_(condition, then, lambda: before, [x.type for x in before])
-
-    @override
-    def begin(self) -> None:
-        self.seen = self.range.load()
-
-    @override
-    def end(self) -> None:
-        self.range.store(self.seen)

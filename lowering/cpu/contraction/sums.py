@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["Grid", "Operand", "chosen", "load_sums", "multiply_step", "store_sums", "sum_products", "zeros"]
+__all__ = ["Grid", "Operand", "load_sums", "multiply_step", "store_sums", "sum_products"]
 
 Operand = Callable[[int, int, Index], Place | ir.Value]
 """place(part, n, k): where the n-th tile of an operand lies at step k, or a tile that is a value already. part: one of
@@ -123,7 +123,7 @@ def sum_products(
             return list(sums)
         return [*b.for_(low, high, size, body, [x for x in sums if isinstance(x, ir.Value)])]
 
-    sums = zeros(b, unit, grid) if start is None else list(start)
+    sums = _zeros(b, unit, grid) if start is None else list(start)
     whole = steps if filled else b.round_down(steps, unit.depth)
     if unrolled:
         assert isinstance(whole, int)
@@ -146,31 +146,18 @@ def sum_products(
     def last() -> list[Tile]:
         return multiply_step(b, unit, grid, sums, left, right, whole, missing=b.subi(unit.depth, rest))
 
-    return chosen(b, unit, grid, b.cmpi("sgt", rest, 0), last, lambda: sums)
+    return _chosen(b, unit, grid, b.cmpi("sgt", rest, 0), last, lambda: sums)
 
 
-def chosen(
-    b: Builder,
-    unit: MatrixUnit,
-    grid: Grid,
-    condition: Condition,
-    then: Callable[[], list[Tile]],
-    otherwise: Callable[[], list[Tile]],
+def load_sums(
+    b: Builder, unit: MatrixUnit, grid: Grid, place: Callable[[int, int], Place], is_first: Condition = False
 ) -> list[Tile]:
-    """Tiles of sums of one of two branches; registers by number are the same in both."""
-    carried = unit.carried(b)
-    types = [carried] * len(grid.tiles) if carried else []
-    return [*b.if_(condition, then, otherwise, types)] or [*range(len(grid.tiles))]
+    """The tiles of sums that lie at place(row of the grid, column); zeros where `is_first`."""
 
+    def there() -> list[Tile]:
+        return [unit.load(b, n, place(r, v), "sums") for n, (r, v) in enumerate(grid.tiles)]
 
-def zeros(b: Builder, unit: MatrixUnit, grid: Grid) -> list[Tile]:
-    """Tiles of sums that are zero."""
-    return [unit.zero(b, n) for n in range(len(grid.tiles))]
-
-
-def load_sums(b: Builder, unit: MatrixUnit, grid: Grid, place: Callable[[int, int], Place]) -> list[Tile]:
-    """The tiles of sums that lie at place(row of the grid, column)."""
-    return [unit.load(b, n, place(r, v), "sums") for n, (r, v) in enumerate(grid.tiles)]
+    return _chosen(b, unit, grid, is_first, lambda: _zeros(b, unit, grid), there)
 
 
 def store_sums(
@@ -179,3 +166,16 @@ def store_sums(
     """Store tiles of sums at place(row of the grid, column)."""
     for tile, (r, v) in zip(sums, grid.tiles, strict=True):
         unit.store(b, tile, place(r, v))
+
+
+def _zeros(b: Builder, unit: MatrixUnit, grid: Grid) -> list[Tile]:
+    return [unit.zero(b, n) for n in range(len(grid.tiles))]
+
+
+def _chosen(
+    b: Builder, unit: MatrixUnit, grid: Grid, condition: Condition, then: Callable[[], list[Tile]],
+    otherwise: Callable[[], list[Tile]],
+) -> list[Tile]:  # fmt: skip
+    """Tiles of sums of one of two branches; registers by number are the same in both."""
+    carried, count = unit.carried(b), len(grid.tiles)
+    return [*b.if_(condition, then, otherwise, [carried] * count if carried else [])] or [*range(count)]

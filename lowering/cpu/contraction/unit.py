@@ -21,7 +21,7 @@ __all__ = ["MatrixUnit", "Place", "Tile"]
 
 
 class Place(NamedTuple):
-    """Where a tile lies.
+    """Where a tile, or another matrix with neighbouring columns, lies.
 
     buffer: a 1-D memref. at: the element with which its first row begins. stride: elements from row to row.
     mask: lanes of a vector that are there, None for all. missing: steps of k at its end that are not there.
@@ -32,6 +32,10 @@ class Place(NamedTuple):
     stride: Index = 0
     mask: ir.Value | None = None
     missing: Index = 0
+
+    def block(self, b: Builder, row: Index, column: Index) -> "Place":
+        """The part of a matrix from an element on."""
+        return self._replace(at=b.sum_(self.at, b.muli(row, self.stride), column))
 
 
 _BITS = {"f64": 64, "f32": 32, "bf16": 16, "i8": 8}
@@ -86,10 +90,6 @@ class MatrixUnit:
 
     def multiply_accumulate(self, b: Builder, sums: Tile, left: Tile, right: Tile) -> Tile:
         """The sums and the product of two tiles. A unit with numbered registers changes that of the sums."""
-        raise NotImplementedError
-
-    def add(self, b: Builder, x: Tile, y: Tile) -> Tile:
-        """The sum of two tiles of sums, of units whose tiles are values."""
         raise NotImplementedError
 
     def bits(self, side: str) -> int:

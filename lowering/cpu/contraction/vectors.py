@@ -76,11 +76,6 @@ class VectorUnit(MatrixUnit):
         """`multiply_accumulate` of values."""
         raise NotImplementedError
 
-    @override
-    def add(self, b: Builder, x: Tile, y: Tile) -> ir.Value:
-        assert isinstance(x, ir.Value) and isinstance(y, ir.Value)
-        return b.addiv(x, y) if self.sums == "i32" else b.addf(x, y)
-
     def everywhere(self, b: Builder, place: Place) -> ir.Value:
         """`group` steps of k of one row, in all lanes."""
         raise NotImplementedError

@@ -7,13 +7,13 @@
 scratch. Both are for vectors of as many words as a tile of the unit has columns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
 
-from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.bf16 import from_memory
 from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.contraction.unit import MatrixUnit
@@ -85,22 +85,6 @@ class Words:
         """A vector of elements as words of the unit."""
         return x if self.group == 1 else llvm.bitcast(self.vector, x)
 
-    # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).
-
-    def for_(self, low: Index, high: Index, step: Index, body: Callable[[Index], None]) -> None:
-        """Emit a loop that carries nothing."""
-        self.b.for_(low, high, step, lambda i: body(i) and None)
-
-    def if_(self, condition: Condition, body: Callable[[], None]) -> None:
-        """Emit a branch that carries nothing."""
-        self.b.if_(condition, body)
-
-    def begin(self) -> None:
-        """Emitted before the first word."""
-
-    def end(self) -> None:
-        """Emitted behind the last word."""
-
 
 Place = Callable[[int, Index], tuple[ir.Value, Index]]
 """place(part, i): the buffer of words and where line i begins."""
@@ -123,105 +107,59 @@ def pack(
     b, source, group, lanes = words.b, words.lines, words.group, words.lanes
     is_near = isinstance(source.stride, int) and source.stride in (1, 2)  # vectors of lines are one load or two
     is_along = isinstance(source.k_stride, int) and source.k_stride == 1 or not turned and not is_near
-    words.begin()
-    read = _along if is_along else _across
-    unrolled = words.parts == 1 if is_along else words.parts * group <= 2
+    vectors = lanes if is_along == turned else 1  # of a square that is transposed, or one that lies as in scratch
     unit = group if turned and not is_along else lanes * group
     full = b.round_down(depth, unit)
     tail = b.subi(depth, full)
-    end, clamped = b.subi(lines, 1) if is_along else lines, height is not lines or turned and is_along
+    clamped = height is not lines or turned and is_along
 
     def some(i: Index) -> None:
-        vector = read(words, start, i, end, clamped, lanes if turned and unrolled else 0)
+        places = [place(part, i) for part in range(words.parts)]
+        read = (
+            _along(words, start, i, lines, vectors, clamped) if is_along else _across(words, start, i, lines, clamped)
+        )
 
         def copy(k: Index, left: Index | None = None) -> None:
             step = b.muli(b.divi(k, group), pitch if turned else 1)
-            to = [(buffer, b.addi(at, step)) for buffer, at in (place(part, i) for part in range(words.parts))]
-            if is_along != turned:
-                _store(b, vector(0, k, left), to)
-            else:
-                _transposed(words, lambda r: vector(r, k, left), to, pitch, unrolled)
+            rows = [read(r, k, left) for r in range(vectors)]
+            for (buffer, at), made in zip(places, zip(*rows, strict=True), strict=True):
+                for q, x in enumerate(made if vectors == 1 else transpose_registers(b, made)):
+                    b.vstore(x, buffer, b.sum_(at, step, q * pitch))
 
-        words.for_(0, full, unit, copy)
-        words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
-        if turned and not is_along:
-            _fill(words, depth, [place(part, i) for part in range(words.parts)], pitch)
+        def clear(q: Index) -> None:
+            for buffer, at in places:
+                b.vstore(b.zero(words.vector), buffer, b.addi(at, b.muli(q, pitch)))
 
-    words.for_(0, height, 1 if is_along and not turned else lanes, some)
-    words.end()
+        b.for_(0, full, unit, copy)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
+        if turned and not is_along:  # the groups of steps that the last vector of words has too many
+            b.for_(b.ceildivi(depth, group), b.muli(b.ceildivi(depth, lanes * group), lanes), 1, clear)
 
-
-_Read = Callable[[Index, Index, Index | None], list[ir.Value]]
-"""read(r, k, left): the r-th vector of a square of words from step k on, of which `left` steps are there."""
+    b.for_(0, height, 1 if is_along and not turned else lanes, some)
 
 
-def _along(words: Words, start: Index, i: Index, last: Index, clamped: bool, known: int) -> _Read:
-    """Vectors of words of line i + r; clamped: of the last line for those behind it. known: of so many lines it is
-    computed once where they begin.
-    """
+_Read = Callable[[int, Index, Index | None], list[ir.Value]]
+"""read(r, k, left): the r-th vector of words from step k on, of which `left` steps are there, in each part."""
+
+
+def _along(words: Words, start: Index, i: Index, lines: Index, count: int, clamped: bool) -> _Read:
+    """Vectors of words of each of `count` lines from i on; clamped: of the last line for those behind it."""
     b, source = words.b, words.lines
-
-    def row(r: Index) -> Index:
-        number = b.mini(b.addi(i, r), last) if clamped else i
-        return b.addi(start, b.muli(number, source.stride))
-
-    rows = [row(r) for r in range(known)]
-
-    def read(r: Index, k: Index, left: Index | None) -> list[ir.Value]:
-        at = rows[r] if isinstance(r, int) and rows else row(r)
-        return words.along(b.addi(at, b.muli(k, source.k_stride)), left)
-
-    return read
+    numbers = [b.mini(b.addi(i, r), b.subi(lines, 1)) if clamped else b.addi(i, r) for r in range(count)]
+    rows = [b.addi(start, b.muli(number, source.stride)) for number in numbers]
+    return lambda r, k, left: words.along(b.addi(rows[r], b.muli(k, source.k_stride)), left)
 
 
-def _across(words: Words, start: Index, i: Index, lines: Index, clamped: bool, known: int) -> _Read:
+def _across(words: Words, start: Index, i: Index, lines: Index, clamped: bool) -> _Read:
     """Vectors of the r-th word of lines i ...; clamped: there may be none of these."""
     b, source = words.b, words.lines
     here = b.mini(b.subi(lines, i), words.lanes)
     here = b.maxi(here, 0) if clamped else here
     first = b.addi(start, b.muli(i, source.stride))
 
-    def read(r: Index, k: Index, left: Index | None) -> list[ir.Value]:
-        steps = b.muli(r, words.group)
+    def read(r: int, k: Index, left: Index | None) -> list[ir.Value]:
+        steps = r * words.group
         there = None if left is None else b.maxi(b.subi(left, steps), 0)
         return words.across(b.addi(first, b.muli(b.addi(k, steps), source.k_stride)), here, there)
 
     return read
-
-
-def _store(b: Builder, vectors: list[ir.Value], to: Sequence[tuple[ir.Value, Index]]) -> None:
-    for x, (buffer, at) in zip(vectors, to, strict=True):
-        b.vstore(x, buffer, at)
-
-
-def _transposed(
-    words: Words, vector: Callable[[Index], list[ir.Value]], to: Sequence[tuple[ir.Value, Index]], pitch: int,
-    unrolled: bool = False,
-) -> None:  # fmt: skip
-    """Vectors of words, transposed in registers, `pitch` apart; from where they go, if they are made in a loop, whose
-    code is short.
-    """
-    b = words.b
-    if unrolled:
-        made = [vector(r) for r in range(words.lanes)]
-    else:
-
-        def stage(r: Index) -> None:
-            _store(b, vector(r), [(x, b.addi(at, b.muli(r, pitch))) for x, at in to])
-
-        words.for_(0, words.lanes, 1, stage)
-        made = [[b.vload(x, b.addi(at, r * pitch), words.lanes) for x, at in to] for r in range(words.lanes)]
-    for part, (buffer, at) in enumerate(to):
-        for q, x in enumerate(transpose_registers(b, [vectors[part] for vectors in made])):
-            b.vstore(x, buffer, b.addi(at, q * pitch))
-
-
-def _fill(words: Words, depth: Index, places: Sequence[tuple[ir.Value, Index]], pitch: int) -> None:
-    """Zeros for the groups of steps that the last 16 have too many."""
-    b = words.b
-    end = b.muli(b.ceildivi(depth, words.lanes * words.group), words.lanes)
-    zeros = [b.zero(words.vector)] * len(places)
-    b.for_(
-        b.ceildivi(depth, words.group), end, 1,
-        lambda q: _store(b, zeros, [(x, b.addi(at, b.muli(q, pitch))) for x, at in places]),
-    )  # fmt: skip

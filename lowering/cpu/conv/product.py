@@ -12,11 +12,11 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import GemmConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
-    Destination,
     KernelContext,
     MatmulProblem,
     choose_schedule,
@@ -71,7 +71,7 @@ class _Rows:
         with self.epilogue.channels(b, 0, 0, column, width, mask) as pixel:
             pixel(index[-1], acc)
 
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
         """Sums stay in scratch."""
         return None
 

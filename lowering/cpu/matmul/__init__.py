@@ -5,12 +5,11 @@
 
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.plan import packed_strides
-from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, KernelContext, MatmulProblem
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule, describe_schedule
 
 __all__ = [
     "Buffers",
-    "Destination",
     "Epilogue",
     "KernelContext",
     "MatmulProblem",

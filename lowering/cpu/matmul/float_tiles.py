@@ -9,11 +9,11 @@ a chain of f32 additions. Where an operand has an infinity, no number at all, or
 library's.
 """
 
-from torch_mlir import ir
 from torch_mlir.dialects import arith
 from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.parts import FloatWords, Range
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.tiles import Tiles
@@ -35,13 +35,11 @@ class FloatTiles(Tiles):
         super().emit()
 
     @override
-    def mend(
-        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
-    ) -> None:
+    def mend(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: Place) -> None:
         b = self.b
 
         def by_library() -> None:
-            self.gemm.call(batch, origin, size, sums, 0, stride)
+            self.gemm.call(batch, origin, size, sums)
             self.unit.begin(b)  # what the library does with tiles is its own matter
 
         b.if_(arith.ori(*(side.seen.is_beyond() for side in (self.left, self.right) if side.seen)), by_library)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProblem, known
 
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
@@ -84,12 +85,10 @@ def run_epilogue(
     batch: list[Index],
     origin: tuple[Index, Index],
     extent: tuple[Index, Index],
-    sums: ir.Value,
-    sums_offset: Index,
-    row_stride: Index,
+    sums: Place,
     width: int,
 ) -> None:
-    """Applies the epilogue to a block of sums [rows, cols] kept at sums_offset with the given row stride."""
+    """Applies the epilogue to a block of sums [rows, cols]."""
     (m0, n0), (rows, cols) = origin, extent
     epilogue.begin_tile(b, batch, m0, n0, rows, cols)
     full = b.round_down(cols, width)
@@ -97,11 +96,11 @@ def run_epilogue(
     mask = b.tail_mask(tail, width)
 
     def row(i: Index) -> None:
-        start = b.addi(sums_offset, b.muli(i, row_stride))
+        start = b.addi(sums.at, b.muli(i, sums.stride))
         index = [*batch, b.addi(m0, i)]
 
         def columns(j: Index, mask: ir.Value | None = None) -> None:
-            acc = b.vload(sums, b.addi(start, j), width, mask)
+            acc = b.vload(sums.buffer, b.addi(start, j), width, mask)
             epilogue.apply(b, index, b.addi(n0, j), width, acc, mask)
 
         b.for_(0, full, width, columns)

@@ -10,6 +10,7 @@ from typing import Protocol
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 
 Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
 
@@ -61,15 +62,6 @@ class Buffers:
     rhs_offset: Index = 0
 
 
-@dataclass(frozen=True)
-class Destination:
-    """Where a matmul may leave its sums: row m, column n of the batch at offset + m * row_stride + n."""
-
-    buffer: ir.Value
-    offset: Index
-    row_stride: Index
-
-
 class Epilogue(Protocol):
     """The fused ops after the matmul, evaluated on one row of sums at a time.
 
@@ -87,8 +79,8 @@ class Epilogue(Protocol):
     ) -> None:
         """Emit what follows the sums `acc` at `index`: `width` columns from `column` on, those of `mask` alone."""
 
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
-        """A buffer of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
+        """A matrix [m, n] of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
         read otherwise (so a kernel may keep sums there), or None.
         """
         ...

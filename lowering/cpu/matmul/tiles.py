@@ -12,15 +12,14 @@ of the input instead of the weight, which is much larger, reads the weight once 
 registers.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.contraction import Grid, Place, Tile, load_sums, store_sums, sum_products, zeros
+from kiln.lowering.cpu.contraction import Grid, Place, load_sums, store_sums, sum_products
 from kiln.lowering.cpu.contraction.integers import IntegerUnit
 from kiln.lowering.cpu.contraction.operands import (
     ColumnsAlongK,
@@ -35,12 +34,12 @@ from kiln.lowering.cpu.contraction.operands import (
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.sizes import LINE
-from kiln.lowering.cpu.contraction.sums import Operand, chosen
-from kiln.lowering.cpu.contraction.vectors import VectorUnit, fold
+from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.vectors import fold
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
-from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
 __all__ = ["Tiles", "begin_sharing"]
 
@@ -78,11 +77,10 @@ class Tiles:
         self.right_lines = Lines(right, known(self.p.rhs_strides[-1]), known(self.p.rhs_strides[-2]))
         lay = self.layout
         element = {"i32": b.i32, "f32": b.f32, "f64": b.f64}[self.unit.sums]
-        self.sums = self.area("sums", lay["mc"] * lay["nc"], element)
+        self.scratch_sums = Place(self.area("sums", lay["mc"] * lay["nc"], element), 0, lay["nc"])
         if self.plan.transposed:
-            self.turned = self.area("turned", lay["mc"] * lay["nc"], element)
+            self.turned = Place(self.area("turned", lay["mc"] * lay["nc"], element), 0, lay["mc"])
         self.cells = self.area("cells", 2, b.i64)
-        self.result: Destination | None = None
         self.left, self.right = self.provider("left"), self.provider("right")
         if self.plan.is_shifted:
             self.over = self.area("over", lay["mc"], b.i32)
@@ -164,17 +162,24 @@ class Tiles:
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.wide, self.block, height)
         self.unit.end(b)
 
+    @property
+    def are_sums_the_result(self) -> bool:
+        """Whether sums are made where the result is, not in scratch: integers, in whole tiles, with no epilogue (7 % of
+        [512, 768] x [768, 768]).
+        """
+        p, unit = self.p, self.unit
+        if unit.sums != "i32" or unit.is_numbered or self.plan.along_k or not self.epilogue.is_plain_store:
+            return False
+        return isinstance(p.m, int) and isinstance(p.n, int) and p.m % self.high == p.n % self.wide == 0
+
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         """Emit one block of the result: `rows` by `cols` elements from (m0, n0) on."""
         b, k = self.b, known(self.p.k)
         left = offset_of(b, self.left_at, [*batch, m0], self.p.lhs_strides[:-1])
         right = offset_of(b, self.right_at, batch, self.p.rhs_strides[:-2])
         right = b.addi(right, b.muli(n0, self.right_lines.stride))
-        # Integer sums that are the result go there from registers: 7 % of [512, 768] x [768, 768].
-        is_kept = self.unit.is_numbered or self.plan.along_k
-        if self.epilogue.is_plain_store and self.unit.sums == "i32" and not is_kept:
-            to = self.epilogue.destination(b, batch)
-            self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
+        to = self.epilogue.destination(b, batch) if self.are_sums_the_result else None
+        self.sums = self.scratch_sums if to is None else to.block(b, m0, n0)
         self.left.begin()
         self.right.begin()
 
@@ -187,7 +192,7 @@ class Tiles:
             self.piece(pc, depth, starts, rows, cols)
 
         b.for_(0, b.maxi(k, 1), self.layout["kc"], piece)  # k = 0 still writes zeros
-        if self.result is None:
+        if to is None:
             self.finish(batch, (m0, n0), (rows, cols))
 
     def piece(self, pc: Index, depth: Index, starts: list[Index], rows: Index, cols: Index) -> None:
@@ -208,7 +213,7 @@ class Tiles:
                 runs = [(i, count, right), (j, number, others(at))]
                 if not plan.transposed:
                     runs.reverse()
-                self.tile((pc, at), here, runs[0], runs[1], (rows, cols), fetch and partial(fetch, j))
+                self.tile((pc, at), here, runs[0], runs[1], fetch and partial(fetch, j))
 
             inner.each(sizes[1 - side], run)
 
@@ -225,63 +230,53 @@ class Tiles:
 
     def tile(
         self, step: tuple[Index, Index], depth: Index, left: tuple[Index, int, Operand],
-        right: tuple[Index, int, Operand], size: tuple[Index, Index], fetch: Callable[[Index], None] | None,
+        right: tuple[Index, int, Operand], fetch: Callable[[Index], None] | None,
     ) -> None:  # fmt: skip
         """The products of one run of tiles of each operand: first row or column, number of tiles, where they lie. step:
         the piece of k and the step in it.
         """
-        b, unit, stride, (pc, at) = self.b, self.unit, self.layout["nc"], step
-        (i, high, lefts), (j, wide, rights) = left, right
+        b, unit, (pc, at), (i, high, lefts), (j, wide, rights) = self.b, self.unit, step, left, right
         first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
-        grid = Grid(high, wide)
-        loop: dict[str, Any] = {"before": fetch, "filled": self.left.filled and self.right.filled or unit.depth == 1}
-        if not unit.is_numbered:
-            loop |= {"before": self.ahead(rights), "runs": fetch and (self.line_of("right"), fetch)}
-            loop["unrolled"] = isinstance(depth, int) and depth <= _WRITTEN_OUT
-
-        def place(r: int, v: int) -> Place:
-            corner = b.addi(b.muli(i, stride), j)
-            return Place(self.sums, b.addi(corner, r * unit.rows * stride + v * unit.columns), stride)
-
-        def before() -> list[Tile]:
-            return load_sums(b, unit, grid, place)
-
-        if self.plan.along_k:
-            self.store_folded(i, j, wide, first, sum_products(b, unit, grid, lefts, rights, depth, **loop))
-            return
-        start = None
-        if self.plan.is_shifted:
-            over = [b.broadcast(b.load(self.over, b.addi(i, r)), unit.columns) for r in range(high)]
-            start = [over[r] for r, _ in grid.tiles]
-        elif unit.is_numbered:
-            start = chosen(b, unit, grid, first, lambda: zeros(b, unit, grid), before)
-        sums = sum_products(b, unit, grid, lefts, rights, depth, start, **loop)
-        if not unit.is_numbered and first is not True:
-            others = chosen(b, unit, grid, first, lambda: zeros(b, unit, grid), before)
-            sums = [unit.add(b, x, y) for x, y in zip(sums, others, strict=True)]
-        if self.result is None:
+        grid, filled = Grid(high, wide), self.left.filled and self.right.filled or unit.depth == 1
+        if unit.is_numbered:
+            place = partial(self.place, i, j)
+            begun = load_sums(b, unit, grid, place, first)
+            sums = sum_products(b, unit, grid, lefts, rights, depth, begun, filled=filled, before=fetch)
             store_sums(b, unit, grid, sums, place)
             return
-        last = b.cmpi("sge", b.addi(pc, self.layout["kc"]), known(self.p.k))
-        keep = partial(store_sums, b, unit, grid, sums, place)
-        b.if_(last, lambda: self.store_result(i, j, grid, sums, size), keep)
+        sums = sum_products(
+            b, unit, grid, lefts, rights, depth, filled=filled, before=self.ahead(rights),
+            runs=fetch and (self.line_of("right"), fetch),
+            unrolled=isinstance(depth, int) and depth <= _WRITTEN_OUT,
+        )  # fmt: skip
+        if self.plan.along_k:  # one vector of columns for each row then
+            self.add_vectors(i, j, Grid(high, 1), fold(b, sums, wide), first)
+        else:
+            self.add_vectors(i, j, grid, [x for x in sums if isinstance(x, ir.Value)], first)
 
-    def store_folded(self, i: Index, j: Index, wide: int, first: Condition, sums: Sequence[Tile]) -> None:
-        """Adds the lanes of sums along k, which are one vector of `wide` columns for each row then, to the block."""
-        b, unit, stride = self.b, self.unit, self.layout["nc"]
-        assert isinstance(unit, VectorUnit)
-        rows = fold(b, sums, wide)
-        at = [b.sum_(b.muli(i, stride), j, r * stride) for r in range(len(rows))]
-        type_ = rows[0].type
+    def place(self, i: Index, j: Index, r: int, v: int) -> Place:
+        """Where the sums of tile (r, v) of a run that begins at row i and column j lie."""
+        b, unit = self.b, self.unit
+        return self.sums.block(b, i, j).block(b, r * unit.rows, v * unit.columns)
+
+    def add_vectors(self, i: Index, j: Index, grid: Grid, sums: list[ir.Value], first: Condition) -> None:
+        """Adds vectors of sums of a piece of k to the block, which `first` of all has none."""
+        b, type_ = self.b, ir.VectorType(sums[0].type)
+        lanes, places = type_.shape[0], [self.place(i, j, r, v) for r, v in grid.tiles]
+        add = b.addiv if self.unit.sums == "i32" else b.addf
         if self.plan.is_shifted:
-            over = [b.broadcast(b.load(self.over, b.addi(i, r)), wide) for r in range(len(rows))]
-            rows = [unit.add(b, x, y) for x, y in zip(rows, over, strict=True)]
+            over = [b.broadcast(b.load(self.over, b.addi(i, r)), lanes) for r in range(grid.high)]
+            sums = [add(x, over[r]) for x, (r, _) in zip(sums, grid.tiles, strict=True)]
         if first is not True:
-            zeros, there = [b.zero(type_)] * len(at), lambda: [b.vload(self.sums, x, wide) for x in at]
-            before = b.if_(first, lambda: zeros, there, [type_] * len(at))
-            rows = [unit.add(b, x, y) for x, y in zip(rows, before, strict=True)]
-        for x, place in zip(rows, at, strict=True):
-            b.vstore(x, self.sums, place)
+            before = b.if_(
+                first,
+                lambda: [b.zero(type_)] * len(sums),
+                lambda: [b.vload(place.buffer, place.at, lanes) for place in places],
+                [type_] * len(sums),
+            )
+            sums = [add(x, y) for x, y in zip(sums, before, strict=True)]
+        for x, place in zip(sums, places, strict=True):
+            b.vstore(x, place.buffer, place.at)
 
     def ahead(self, right: Operand) -> Callable[[Index], None] | None:
         """Prefetches rows of the rhs into the first-level cache, `prefetch` steps of k before they are wanted."""
@@ -296,31 +291,6 @@ class Tiles:
                     b.prefetch(place.buffer, place.at)
 
         return prefetch
-
-    def store_result(self, i: Index, j: Index, grid: Grid, sums: Sequence[Tile], size: tuple[Index, Index]) -> None:
-        """The sums of a run of tiles, as the result."""
-        b, (rows, cols), to, width = self.b, size, self.result, self.unit.columns
-        assert to is not None
-        starts = [b.sum_(to.offset, b.muli(b.addi(i, r), to.row_stride), j) for r in range(grid.high)]
-
-        def row(r: int, masks: Sequence[ir.Value | None]) -> None:
-            for v, mask in enumerate(masks):
-                x = sums[r * grid.wide + v]
-                assert isinstance(x, ir.Value)
-                b.vstore(x, to.buffer, b.addi(starts[r], v * width), mask)
-
-        def whole() -> None:
-            for r in range(grid.high):
-                row(r, [None] * grid.wide)
-
-        def part() -> None:
-            left = b.subi(cols, j)
-            masks = [b.mask_below(b.maxi(b.subi(left, v * width), 0), width) for v in range(grid.wide)]
-            for r in range(grid.high):
-                b.if_(b.cmpi("slt", b.addi(i, r), rows), lambda r=r: row(r, masks))
-
-        inside = b.andc(b.cmpi("sle", b.addi(i, grid.high), rows), b.cmpi("sle", b.addi(j, self.wide), cols))
-        b.if_(inside, whole, part)
 
     # -- fetching ----------------------------------------------------------------------------------
 
@@ -381,16 +351,12 @@ class Tiles:
 
     def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
         """The epilogue on the sums of a block."""
-        b, sums, stride = self.b, self.sums, self.layout["nc"]
+        b, sums = self.b, self.sums
         if self.plan.transposed:
-            sums, stride = self.turned, self.layout["mc"]
-            source = Place(self.sums, 0, self.layout["nc"])
-            transpose_block(b, source, Place(sums, 0, stride), *size, self.unit.columns)
-            origin, size = (origin[1], origin[0]), (size[1], size[0])
-        self.mend(batch, origin, size, sums, stride)
-        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, self.plan.width)
+            transpose_block(b, sums, self.turned, *size, self.unit.columns)
+            sums, origin, size = self.turned, (origin[1], origin[0]), (size[1], size[0])
+        self.mend(batch, origin, size, sums)
+        run_epilogue(b, self.epilogue, batch, origin, size, sums, self.plan.width)
 
-    def mend(
-        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
-    ) -> None:
+    def mend(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: Place) -> None:
         """Emitted before the epilogue, of the problem as it was given."""

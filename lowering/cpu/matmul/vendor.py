@@ -13,6 +13,7 @@ from torch_mlir.dialects import func
 from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.dialects.walk import enclosing
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
@@ -71,18 +72,15 @@ def emit_vendor(
     lay = vendor_layout(problem, s)
     sum_type = element_type(problem.sum_dtype)
     gemm = Gemm(b, problem, operands, ctx.scratch, ctx.scratch_offset)
-    scratch = b.view(ctx.scratch, b.addi(ctx.scratch_offset, ARGUMENT_BYTES), lay["elements"], sum_type)
+    area = b.view(ctx.scratch, b.addi(ctx.scratch_offset, ARGUMENT_BYTES), lay["elements"], sum_type)
+    scratch = Place(area, 0, lay["nc"])
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        target = epilogue.destination(b, batch)
-        if target is None:
-            sums, at, stride = scratch, 0, lay["nc"]
-        else:
-            sums, stride = target.buffer, target.row_stride
-            at = b.sum_(target.offset, b.muli(m0, stride), n0)
-        gemm.call(batch, (m0, n0), (rows, cols), sums, at, stride)
+        target, origin, size = epilogue.destination(b, batch), (m0, n0), (rows, cols)
+        sums = scratch if target is None else target.block(b, m0, n0)
+        gemm.call(batch, origin, size, sums)
         if target is None or not epilogue.is_plain_store:
-            run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s.width)
+            run_epilogue(b, epilogue, batch, origin, size, sums, s.width)
 
     for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
 
@@ -109,11 +107,9 @@ class Gemm:
         batch: list[Index],
         origin: tuple[Index, Index],
         size: tuple[Index, Index],
-        sums: ir.Value,
-        at: Index,
-        stride: Index,
+        sums: Place,
     ) -> None:
-        """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`, from element `at` on."""
+        """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`."""
         b, p, k = self.b, self.p, known(self.p.k)
         (m0, n0), (rows, cols) = origin, size
         lhs = offset_of(b, self.operands.lhs_offset, batch, p.lhs_strides[:-2])
@@ -121,12 +117,16 @@ class Gemm:
         lhs, rhs = b.addi(lhs, b.muli(m0, self.lhs_row)), b.addi(rhs, b.muli(n0, self.rhs_col))
         lda = b.maxi(self.lhs_row, b.maxi(k, 1)) if self.lhs_k == 1 else b.maxi(self.lhs_k, b.maxi(known(p.m), 1))
         ldb = b.maxi(self.rhs_k, b.maxi(known(p.n), 1)) if self.rhs_col == 1 else b.maxi(self.rhs_col, b.maxi(k, 1))
-        for i, x in enumerate((cols, rows, k, ldb, lda, b.maxi(stride, b.maxi(cols, 1)))):
+        for i, x in enumerate((cols, rows, k, ldb, lda, b.maxi(sums.stride, b.maxi(cols, 1)))):
             b.store(b.integer_of(x, b.i32), self.sizes, i)
         places = (*(4 * i for i in range(6)), 64, 72, 96, 97)
         pointers = [b.address(self.scratch, b.addi(self.offset, place)) for place in places]
         n_at, m_at, k_at, ldb_at, lda_at, ldc_at, alpha, beta, trans_b, trans_a = pointers
-        a, c, right = b.address(self.operands.lhs, lhs), b.address(sums, at), b.address(self.operands.rhs, rhs)
+        a, c, right = (
+            b.address(self.operands.lhs, lhs),
+            b.address(sums.buffer, sums.at),
+            b.address(self.operands.rhs, rhs),
+        )
         arguments = [trans_b, trans_a, n_at, m_at, k_at, alpha, right, ldb_at, a, lda_at, beta, c, ldc_at]
         func.call([], self.name, arguments)
 

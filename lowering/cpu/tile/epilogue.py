@@ -10,9 +10,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.tile.access import Indices, compose_one, index_in_row, linear_offset
@@ -69,7 +69,7 @@ class FusedEpilogue:
                 e.store(len(e.body.tensors) + i, point, rounded(b, e.eval(root, point)))
         e.scopes = saved
 
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
         """A result with unit column stride that can hold the sums until `apply` overwrites them."""
         e = self.e
         element = ir.RankedTensorType(self.result.type).element_type
@@ -93,7 +93,7 @@ class FusedEpilogue:
                     start = b.addi(start, b.muli(value, e.index(stride)))
             row = e.index(coefficients.get(self.row.position, zero))
             e.scopes = saved
-            return Destination(e.buffers[len(e.body.tensors) + i], start, row)
+            return Place(e.buffers[len(e.body.tensors) + i], start, row)
         return None
 
     @property

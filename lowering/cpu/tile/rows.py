@@ -34,10 +34,10 @@ from kiln.dialects.schedules.cpu import (
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul import (
     Buffers,
-    Destination,
     KernelContext,
     emit_matmul,
     scratch_bytes,
@@ -304,12 +304,9 @@ class _BlockEpilogue:
         at = [*self.block.batch, b.addi(self.block.m0, index[-1])]
         self.inner.apply(b, at, b.addi(self.block.n0, column), width, acc, mask)
 
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
         whole = self.inner.destination(b, self.block.batch)
-        if whole is None:
-            return None
-        offset = b.sum_(whole.offset, b.muli(self.block.m0, whole.row_stride), self.block.n0)
-        return Destination(whole.buffer, offset, whole.row_stride)
+        return None if whole is None else whole.block(b, self.block.m0, self.block.n0)
 
     @property
     def is_plain_store(self) -> bool:

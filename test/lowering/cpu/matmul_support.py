@@ -14,7 +14,8 @@ from torch_mlir.dialects import func
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.codegen import compile_kernel
-from kiln.lowering.cpu.matmul.problem import Destination, KernelContext
+from kiln.lowering.cpu.contraction import Place
+from kiln.lowering.cpu.matmul.problem import KernelContext
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
@@ -65,11 +66,11 @@ class StoreEpilogue:
         at = b.sum_(column, *(b.muli(i, s) for i, s in zip(index, self.strides, strict=True)))
         b.vstore(b.cast_float(acc, self.element), self.out, at, mask)
 
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
         if not self.in_place or not isinstance(self.element, (ir.F32Type, ir.F64Type)):
             return None
         at = b.sum_(*(b.muli(i, s) for i, s in zip(batch, self.strides[:-1], strict=True)))
-        return Destination(self.out, at, self.strides[-1])
+        return Place(self.out, at, self.strides[-1])
 
     @property
     def is_plain_store(self) -> bool:

@@ -70,9 +70,10 @@ def test_dynamic_sizes() -> None:
             torch.testing.assert_close(compiled(x, w, s), exact, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
-def test_sums_as_the_result(cpu: str) -> None:
-    """Stored from registers: rows and columns past the end are nobody's, and pieces of k are added before."""
+def test_sums_as_the_result(cpu: str, dynamic: bool) -> None:
+    """Made where the result is, if tiles are known to be whole: pieces of k are added there."""
     torch.manual_seed(0)
 
     def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -80,8 +81,8 @@ def test_sums_as_the_result(cpu: str) -> None:
 
     torch._dynamo.reset()
     options = {"fallback": False, "cpu": cpu}
-    compiled = torch.compile(product, backend=kiln.backend, fullgraph=True, dynamic=True, options=options)
-    for m, n, k in ((64, 17, 1500), (9, 3, 600), (131, 100, 2049)):
+    compiled = torch.compile(product, backend=kiln.backend, fullgraph=True, dynamic=dynamic, options=options)
+    for m, n, k in ((64, 17, 1500), (9, 3, 600), (24, 192, 4200), (131, 100, 2049)):
         for w in (integers(n, k).t(), integers(k, n)):
             x = integers(m, k)
             assert torch.equal(compiled(x, w), (x.long() @ w.long()).to(torch.int32))
