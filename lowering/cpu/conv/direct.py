@@ -9,7 +9,7 @@ costs nothing: rows of the window outside of the input are not visited, nor are 
 Sums of a row lie in scratch, where the epilogue finds them. Long sums are cut in pieces that start from zero and are
 added, as in the matrix product (matmul/tiles.py).
 
-Of a transposed convolution, a tile is a few consecutive columns of a phase (borders.py): its pixels are neighbours in
+Of a transposed convolution, a tile is a few consecutive columns of a phase (window.py): its pixels are neighbours in
 the input. Their sums lie in the scratch row where the columns of the result are. Rows of the result (and planes) choose
 their window's rows likewise, at run time (window.py). Nothing is scattered, and no products with zeros are taken.
 """
@@ -26,22 +26,14 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
-from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import order_of
-from kiln.lowering.cpu.conv.window import Window, row_count
+from kiln.lowering.cpu.conv.window import Span, Valid, Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
-
-
-def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
-    """Scratch: see `block_layout`; the sums are those of a part of a row, in all phases."""
-    phases = p.column.stride if p.transposed else 1  # of which each has as many tiles
-    pixels = round_up(s.mr * s.tiles * phases, s.width)
-    return block_layout(p, order_of(p, s), pixels, pixels)
 
 
 class Direct(RowKernel, BlockKernel):
@@ -49,10 +41,18 @@ class Direct(RowKernel, BlockKernel):
     as its channels or columns then, and weights are counted in words of them.
     """
 
+    @staticmethod
+    @override
+    def layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
+        """See `block_layout`; the sums are those of a part of a row, in all phases."""
+        phases = p.column.stride if p.transposed else 1  # of which each has as many tiles
+        pixels = round_up(s.mr * s.tiles * phases, s.width)
+        return block_layout(p, order_of(p, s), pixels, pixels)
+
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         p, s = self.p, self.s
-        self.prepare(direct_layout(p, s), order_of(p, s))
+        self.prepare(self.layout(p, s), order_of(p, s))
         if self.order.pair is not None:
             self.unit = float_unit("f32", self.width, pairs=True)
         if self.order.pair == "c":

@@ -3,9 +3,6 @@
 
 """`emit_conv`: from a scheduled convolution to loops."""
 
-from collections.abc import Callable
-from typing import Any
-
 from kiln.dialects.schedules.cpu import (
     AmxConvSchedule,
     ConvSchedule,
@@ -18,28 +15,25 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.conv.depthwise import Depthwise, depthwise_layout
-from kiln.lowering.cpu.conv.direct import Direct, direct_layout
-from kiln.lowering.cpu.conv.planar import Planar, planar_layout
+from kiln.lowering.cpu.conv.depthwise import Depthwise, Planar
+from kiln.lowering.cpu.conv.direct import Direct
+from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
-from kiln.lowering.cpu.conv.product import emit_product, product_layout
+from kiln.lowering.cpu.conv.product import Product
 from kiln.lowering.cpu.conv.schedule import takes_column_pairs, takes_pairs
-from kiln.lowering.cpu.conv.tiles import Tiles, tiles_layout
+from kiln.lowering.cpu.conv.tiles import Tiles
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
-_Emit = Callable[[Builder, ConvProblem, Any, ConvBuffers, ConvEpilogue, KernelContext], None]
-_Layout = Callable[[ConvProblem, Any], dict[str, int]]
-
-_KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
-    DirectConvSchedule: (Direct.emit_kernel, direct_layout),
-    VnniBf16ConvSchedule: (Direct.emit_kernel, direct_layout),
-    VnniBf16ColumnsConvSchedule: (Direct.emit_kernel, direct_layout),
-    DepthwiseConvSchedule: (Depthwise.emit_kernel, depthwise_layout),
-    PlanarConvSchedule: (Planar.emit_kernel, planar_layout),
-    GemmConvSchedule: (emit_product, product_layout),
-    AmxConvSchedule: (Tiles.emit_kernel, tiles_layout),
+_KERNELS: dict[type[ConvSchedule], type[ConvKernel]] = {
+    DirectConvSchedule: Direct,
+    VnniBf16ConvSchedule: Direct,
+    VnniBf16ColumnsConvSchedule: Direct,
+    DepthwiseConvSchedule: Depthwise,
+    PlanarConvSchedule: Planar,
+    GemmConvSchedule: Product,
+    AmxConvSchedule: Tiles,
 }
 _TRANSPOSED = (DirectConvSchedule, VnniBf16ConvSchedule)
 """Those that take transposed convolutions."""
@@ -81,7 +75,7 @@ def emit_conv(
     ):
         if is_so:
             _TAKEN(path)
-    _KERNELS[type(schedule)][0](b, problem, schedule, operands, epilogue, ctx)
+    _KERNELS[type(schedule)](b, problem, schedule, operands, epilogue, ctx).emit()
 
 
 def _missing(p: ConvProblem, schedule: ConvSchedule) -> str | None:
@@ -103,4 +97,4 @@ def _missing(p: ConvProblem, schedule: ConvSchedule) -> str | None:
 
 def conv_scratch_bytes(problem: ConvProblem, schedule: ConvSchedule) -> int:
     """Bytes of scratch that one thread needs."""
-    return _KERNELS[type(schedule)][1](problem, schedule)["bytes"]
+    return _KERNELS[type(schedule)].layout(problem, schedule)["bytes"]

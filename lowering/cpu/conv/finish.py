@@ -45,7 +45,7 @@ class BlockKernel(ConvKernel):
     def prepare(self, layout: dict[str, int], order: Order) -> None:
         """The areas of scratch, as `block_layout` has them."""
         b, p, ctx = self.b, self.p, self.ctx
-        self.layout, self.order, self.lanes, self.nv = layout, order, order.lanes, self.s.nv
+        self.areas, self.order, self.lanes, self.nv = layout, order, order.lanes, self.s.nv
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["end"], self.sum_type)
         self.sums: Index = layout["sums"]
         self.weights, self.per_word = self.operands.weight, order.group
@@ -152,13 +152,13 @@ class BlockKernel(ConvKernel):
         self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
     ) -> None:
         """The same with lanes along columns, after a transposition in scratch."""
-        b, width, pitch = self.b, self.width, self.layout["pitch"]
+        b, width, pitch = self.b, self.width, self.areas["pitch"]
 
         source = Place(self.scratch, self.sums, self.lanes)
-        transpose_block(b, source, Place(self.scratch, self.layout["turned"], pitch), pixels, self.lanes, width)
+        transpose_block(b, source, Place(self.scratch, self.areas["turned"], pitch), pixels, self.lanes, width)
 
         def one(c: Index) -> None:
-            line = b.addi(self.layout["turned"], b.muli(c, pitch))
+            line = b.addi(self.areas["turned"], b.muli(c, pitch))
             with self.epilogue.columns(b, image, row, b.addi(channel, c)) as store:
 
                 def vector(i: Index, mask: ir.Value | None) -> None:

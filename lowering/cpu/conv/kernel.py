@@ -11,9 +11,8 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
-from kiln.lowering.cpu.conv.borders import Phase, Run, Span, Valid, everywhere, find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
-from kiln.lowering.cpu.conv.window import Window
+from kiln.lowering.cpu.conv.window import Phase, Run, Span, Valid, Window, everywhere, find_phases, tile_runs
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 from kiln.lowering.ir_builder import Condition
 
@@ -40,10 +39,10 @@ class ConvKernel:
         self.unit = float_unit(p.sum_dtype, self.width)
         self.x_image, self.x_channel, self.x_column = (known(x) for x in (*p.x_strides, p.column.x_stride))
 
-    @classmethod
-    def emit_kernel(cls, *arguments: Any) -> None:
-        """Emits the kernel; the arguments are those of `emit_conv`."""
-        cls(*arguments).emit()
+    @staticmethod
+    def layout(p: ConvProblem, s: Any) -> dict[str, int]:
+        """Areas of scratch, and their total `bytes`."""
+        return {"bytes": 0}
 
     def emit(self) -> None:
         """Emits the loops of this thread's share."""
@@ -64,7 +63,7 @@ class ConvKernel:
 
 
 class RowKernel(ConvKernel):
-    """Tiles of `mr` pixels of a row, in all phases (borders.py).
+    """Tiles of `mr` pixels of a row, in all phases (window.py).
 
     Tiles at the left and right border have code of their own that leaves out the products with padding. Where sizes are
     not known, tiles are whole, and single pixels are left where a row is too short for tiles at its borders, or where

@@ -7,17 +7,19 @@ To pack the weight, as the direct kernel does, takes longer than to multiply it 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import GemmConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
-    KernelContext,
     MatmulProblem,
     choose_schedule,
     emit_matmul,
@@ -36,17 +38,22 @@ def choose_product(p: ConvProblem, isa: Isa) -> GemmConvSchedule | None:
     return GemmConvSchedule(product=choose_schedule(as_matmul(p), isa, vendor=False))
 
 
-def product_layout(p: ConvProblem, s: GemmConvSchedule) -> dict[str, int]:
-    """The product's scratch."""
-    return {"bytes": scratch_bytes(as_matmul(p), s.product)}
+class Product(ConvKernel):
+    """The product, with a convolution's operands."""
 
+    def __init__(self, *arguments: Any):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = arguments
 
-def emit_product(
-    b: Builder, p: ConvProblem, s: GemmConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule key: product."""
-    buffers = Buffers(operands.x, operands.weight, operands.x_offset, operands.weight_offset)
-    emit_matmul(b, as_matmul(p), s.product, buffers, _Rows(epilogue), ctx)
+    @staticmethod
+    @override
+    def layout(p: ConvProblem, s: GemmConvSchedule) -> dict[str, int]:
+        return {"bytes": scratch_bytes(as_matmul(p), s.product)}
+
+    @override
+    def emit(self) -> None:
+        x = self.operands
+        buffers = Buffers(x.x, x.weight, x.x_offset, x.weight_offset)
+        emit_matmul(self.b, as_matmul(self.p), self.s.product, buffers, _Rows(self.epilogue), self.ctx)
 
 
 def as_matmul(p: ConvProblem) -> MatmulProblem:

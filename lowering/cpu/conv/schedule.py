@@ -16,10 +16,10 @@ from kiln.dialects.schedules.cpu import (
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.sizes import even_part
-from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
+from kiln.lowering.cpu.conv.window import find_phases, tile_runs
 from kiln.lowering.cpu.isa import Isa
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others

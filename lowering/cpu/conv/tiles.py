@@ -13,6 +13,8 @@ rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 
 from typing import Any
 
+from typing_extensions import override
+
 from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, store_sums, sum_products
@@ -25,29 +27,30 @@ from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of,
 from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.matmul.problem import element_type, known
 
-__all__ = ["Tiles", "tiles_layout"]
+__all__ = ["Tiles"]
 
 _WORDS = ROWS * BLOCK // 2  # of a tile of weights
 _HEAD = ROWS  # pixels before the first: a last tile may begin there
 
 
-def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
-    """Scratch: see `block_layout`; the sums are those of a chunk."""
-    flat = is_flat(p)
-    line = s.rows if flat else pitch_of(p, s.order)[0]
-    pixels = round_up(s.rows if flat else s.chunk * line, 2 * ROWS) + 2 * ROWS
-    image = 0 if s.in_place else s.units * copy_sizes(p, s.order, s.rows)["slot"] // 2
-    return block_layout(p, order_of(p, s), _HEAD + pixels, round_up(line, ROWS), image)
-
-
 class Tiles(BlockKernel):
     """One thread's share."""
+
+    @staticmethod
+    @override
+    def layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
+        """See `block_layout`; the sums are those of a chunk."""
+        flat = is_flat(p)
+        line = s.rows if flat else pitch_of(p, s.order)[0]
+        pixels = round_up(s.rows if flat else s.chunk * line, 2 * ROWS) + 2 * ROWS
+        image = 0 if s.in_place else s.units * copy_sizes(p, s.order, s.rows)["slot"] // 2
+        return block_layout(p, order_of(p, s), _HEAD + pixels, round_up(line, ROWS), image)
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         b, p, s, operands, ctx = self.b, self.p, self.s, self.operands, self.ctx
-        self.prepare(tiles_layout(p, s), order_of(p, s))
-        self.sums = self.layout["sums"] + _HEAD * self.lanes
+        self.prepare(self.layout(p, s), order_of(p, s))
+        self.sums = self.areas["sums"] + _HEAD * self.lanes
         self.depth = depth_of(p, s.order)
         self.sizes = copy_sizes(p, s.order, s.rows)
         self.flat = is_flat(p)
@@ -55,7 +58,7 @@ class Tiles(BlockKernel):
         if s.in_place:
             self.image = operands.x
         else:
-            at = b.addi(ctx.scratch_offset, self.layout["image"] * p.sum_bytes)
+            at = b.addi(ctx.scratch_offset, self.areas["image"] * p.sum_bytes)
             count = s.units * self.sizes["slot"]
             self.image, image_pairs = b.view(ctx.scratch, at, count, bf16), b.view(ctx.scratch, at, count // 2, b.i32)
             self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image, image_pairs)

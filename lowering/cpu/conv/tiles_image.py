@@ -17,9 +17,9 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
-from kiln.lowering.cpu.conv.borders import Phase
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
+from kiln.lowering.cpu.conv.window import Phase
 from kiln.lowering.cpu.matmul.problem import known
 
 __all__ = ["CopyImage"]

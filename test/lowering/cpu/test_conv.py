@@ -21,8 +21,8 @@ from matmul_support import Kernel, Machine
 from kiln.dialects.schedules import from_plain, to_plain
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
-from kiln.lowering.cpu.conv.borders import Span, find_phases, tile_runs
 from kiln.lowering.cpu.conv.kernel import RowKernel
+from kiln.lowering.cpu.conv.window import Span, find_phases, tile_runs
 
 AVX2, AVX512 = Machine(), Machine(64, 32)
 LAST = torch.channels_last

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import kiln
-from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
+from kiln.lowering.cpu.conv.window import find_phases, tile_runs
 
 MODULES = {
     (1, True): nn.ConvTranspose1d,
