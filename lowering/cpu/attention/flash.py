@@ -13,14 +13,13 @@ and values as words along what is summed (contraction/words.py). For units of bf
 the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering import paths
-from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
+from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
 from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import (
@@ -75,42 +74,20 @@ def emit_attention(
     Attention(b, problem, schedule, operands, epilogue, ctx, unit).emit()
 
 
-def _unit(strides: tuple[Size, ...]) -> bool:
-    """Whether neighbours along the last dim are neighbours in memory."""
-    return isinstance(strides[-1], int) and strides[-1] == 1
-
-
 class Attention(Softmax):
     """One thread's share. unit: multiplies; f32 sums of f32 or bf16."""
 
     def __init__(
-        self,
-        b: Builder,
-        problem: AttentionProblem,
-        schedule: AttentionSchedule,
-        operands: AttentionBuffers,
-        epilogue: Epilogue,
-        ctx: KernelContext,
-        unit: MatrixUnit,
-    ):
-        self.b, self.p, self.operands, self.epilogue, self.ctx = b, problem, operands, epilogue, ctx
-        self.lay = attention_layout(problem, schedule)
-        self.mr, self.nv, self.width = schedule.mr, schedule.nv, schedule.width
-        self.dot_scores = isinstance(schedule, FlashSchedule) and schedule.dot_scores
-        self.vector = b.vec(self.width, b.f32)
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["end"], b.f32)
-        self.queries, self.keys = known(problem.queries), known(problem.keys)
-        self.low = b.float_(-math.inf, b.f32)
-        # `words` has the elements that are multiplied, `per` to one of the layout; `packed` has words of `per` steps.
-        self.unit, self.per, count = unit, unit.group, self.lay["end"]
-        self.pairs = unit.group == 2
-        self.words = self.packed = self.scratch
-        if self.pairs:
-            self.words = b.view(ctx.scratch, ctx.scratch_offset, 2 * count, ir.BF16Type.get())
-            self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.i32)
-        whole = problem.dtype == "f32" and problem.v_size % self.width == 0
-        self.v_in_place = _unit(problem.v_strides) and (self.dot_scores or whole and not self.pairs)
-        self.q_row = apart(round_up(problem.qk_size, self.per * self.width), LINE * self.per // 4)
+        self, b: Builder, p: AttentionProblem, s: AttentionSchedule, operands: AttentionBuffers, epilogue: Epilogue,
+        ctx: KernelContext, unit: MatrixUnit,
+    ):  # fmt: skip
+        super().__init__(b, p, s, operands, ctx, unit)
+        self.epilogue, self.ctx, self.mr, self.nv = epilogue, ctx, s.mr, s.nv
+        self.queries, self.keys = known(p.queries), known(p.keys)
+        self.dot_scores = isinstance(s, FlashSchedule) and s.dot_scores
+        whole = p.dtype == "f32" and p.v_size % self.width == 0
+        self.v_in_place = p.v_strides[-1] == 1 and (self.dot_scores or whole and not self.pairs)
+        self.q_row = apart(round_up(p.qk_size, self.per * self.width), LINE * self.per // 4)
 
     # -- tasks ------------------------------------------------------------------------------------
 
@@ -236,7 +213,7 @@ class Attention(Softmax):
         """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
         b, lay = self.b, self.lay
         depth = round_up(self.p.qk_size, self.unit.depth)
-        left = self.rows(self.query_rows(i), self.q_row)
+        left = self.query_rows(i)
 
         def tile(j: Index, vectors: int) -> None:
             def at(r: int, v: int) -> Place:
@@ -254,9 +231,13 @@ class Attention(Softmax):
         """Tiles of sums of a strip, `vectors` of them beside each other."""
         return Grid(self.mr // self.unit.rows, vectors)
 
-    def rows(self, starts: Sequence[Index], stride: int) -> Operand:
-        """Rows in `words` as left tiles, the next one `stride` elements on."""
-        return lambda _, r, k: Place(self.words, self.b.addi(starts[r * self.unit.rows], k), stride)
+    def rows(self, start: Index, stride: int) -> Operand:
+        """Rows in `words`, from `start` on, as left tiles; the next one `stride` elements on."""
+        return lambda _, r, k: Place(self.words, self.b.sum_(start, k, r * self.unit.rows * stride), stride)
+
+    def query_rows(self, i: Index) -> Operand:
+        """The queries of a strip."""
+        return self.rows(self.b.addi(self.per * self.lay["q"], self.b.muli(i, self.q_row)), self.q_row)
 
     def vectors(self, start: Index, row: int) -> Operand:
         """Words of columns from `start` of `packed` on as right tiles, `row` of them a step."""
@@ -278,20 +259,15 @@ class Attention(Softmax):
         unit = float_unit("f32", self.width, pairs=self.pairs, along_k=True)
         keys = ColumnsAlongK(b, unit, Lines(self.operands.k, known(self.p.k_strides[-2]), 1), group)
         keys.prepare(first, count, self.p.qk_size)
-        queries = self.rows(self.query_rows(i), self.q_row)
+        queries = self.query_rows(i)
 
-        def run(j: Index, wide: int, tiles: Callable[[Index], Operand]) -> None:
+        def run(j: Index, wide: int, tiles: Operand) -> None:
             grid, size = Grid(self.mr, wide), self.p.qk_size
-            sums = sum_products(b, unit, grid, queries, tiles(0), size, filled=False, unrolled=True)
+            sums = sum_products(b, unit, grid, queries, tiles, size, filled=False, unrolled=True)
             for r, x in enumerate(fold(b, sums, wide)):
                 b.vstore(x, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
 
         keys.each(count, run)
-
-    def query_rows(self, i: Index) -> list[Index]:
-        """Where the queries of a strip lie in `words`."""
-        b = self.b
-        return [b.sum_(self.per * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
 
     def accumulate(self, i: Index, count: Index, values: Index) -> None:
         """out[i + r] = out[i + r] * drop[r] + p[r] @ v; values: where they begin in memory."""
@@ -309,9 +285,7 @@ class Attention(Softmax):
 
         if self.unit.is_numbered:  # registers of tiles do not scale
             b.for_(0, self.mr, 1, rescale)
-        left = self.rows(
-            [self.per * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)], self.per * lay["p_stride"]
-        )
+        left = self.rows(self.per * lay["p"], self.per * lay["p_stride"])
 
         def tile(j: Index, vectors: int) -> None:
             def at(r: int, v: int) -> Place:

@@ -10,10 +10,12 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 from torch_mlir.dialects import math as math_dialect
 
-from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
+from kiln.dialects.schedules.cpu import AttentionSchedule
+from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import MatrixUnit
 from kiln.lowering.cpu.contraction.bf16 import narrow
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.matmul.problem import KernelContext, known
 
 __all__ = ["Softmax"]
 
@@ -22,22 +24,23 @@ _LOWEST = -3.4028234663852886e38  # of the finite f32
 
 
 class Softmax:
-    """The part of an attention kernel between its products (see `flash.Attention`).
+    """The part of an attention kernel between its products (see `flash.Attention`), and its scratch memory.
 
-    words: the scratch memory as elements that are multiplied, `per` of them an element of the layout; pairs: of bf16.
+    `scratch` is that memory as f32, `words` as the elements that are multiplied, `per` of them an element of the layout
+    (`pairs`: of bf16), `packed` as words of `per` steps.
     """
 
-    b: Builder
-    p: AttentionProblem
-    operands: AttentionBuffers
-    lay: dict[str, int]
-    width: int
-    vector: ir.VectorType
-    scratch: ir.Value
-    words: ir.Value
-    per: int
-    pairs: bool
-    low: ir.Value
+    def __init__(
+        self, b: Builder, p: AttentionProblem, s: AttentionSchedule, operands: AttentionBuffers, ctx: KernelContext,
+        unit: MatrixUnit,
+    ):  # fmt: skip
+        self.b, self.p, self.operands, self.unit, self.width = b, p, operands, unit, s.width
+        self.lay, self.vector, self.low = attention_layout(p, s), b.vec(s.width, b.f32), b.float_(-math.inf, b.f32)
+        self.per, self.pairs, count = unit.group, unit.group == 2, self.lay["end"]
+        self.scratch = self.words = self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.f32)
+        if self.pairs:
+            self.words = b.view(ctx.scratch, ctx.scratch_offset, 2 * count, ir.BF16Type.get())
+            self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.i32)
 
     def softmax_row(
         self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index

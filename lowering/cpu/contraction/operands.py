@@ -34,8 +34,8 @@ __all__ = [
     "sum_rows",
 ]
 
-Run = Callable[[Index, int, Callable[[Index], Operand]], None]
-"""run(i, count, tiles): `count` tiles of lines i ...; tiles(at): where they lie from step `at` on."""
+Run = Callable[[Index, int, Operand], None]
+"""run(i, count, tiles): `count` tiles of lines i ..., and where they lie, by steps of the piece."""
 
 
 class Provider:
@@ -130,6 +130,8 @@ class InPanels(Provider):
     """
 
     strips = False
+    begun: Index = 0
+    """The first step of the piece that is in scratch."""
 
     def __init__(
         self, b: Builder, unit: MatrixUnit, lines: Lines, scratch: Scratch, count: int, *, side: str = "right",
@@ -150,15 +152,11 @@ class InPanels(Provider):
         def tiles(i: Index, count: int) -> None:
             first = self.origin if self.strips else b.addi(self.origin, b.muli(i, s.line * group))
 
-            def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> Place:
-                    deep = b.muli(k if self.strips else b.addi(at, k), s.step)
-                    line = s.at(b, part, n * self.size)
-                    return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
+            def place(part: int, n: int, k: Index) -> Place:
+                deep, line = b.muli(b.subi(k, self.begun), s.step), s.at(b, part, n * self.size)
+                return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
 
-                return place
-
-            run(i, count, from_step)
+            run(i, count, place)
 
         if self.exact:
             self.runs(b.muli(b.ceildivi(lines, self.size), self.size), self.size, tiles)
@@ -203,7 +201,7 @@ class InScratch(InPanels):
     @override
     def chunk(self, i: Index, lines: Index, at: Index, depth: Index) -> None:
         if self.strips:
-            b, source = self.b, self.lines
+            b, source, self.begun = self.b, self.lines, at
             start = b.sum_(self.start, b.muli(i, source.stride), b.muli(at, source.k_stride))
             self.pack(start, b.mini(lines, self.count * self.size), depth)
 
@@ -245,14 +243,11 @@ class TilesInPlace(Provider):
         complete = b.round_down(lines, size)
 
         def tiles(i: Index, count: int) -> None:
-            def from_step(at: Index) -> Operand:
-                def place(_: int, n: int, k: Index) -> Place:
-                    row = b.addi(b.muli(i, source.stride), b.muli(source.stride, n * size))
-                    return Place(source.buffer, b.sum_(self.start, row, at, k), source.stride)
+            def place(_: int, n: int, k: Index) -> Place:
+                row = b.addi(b.muli(i, source.stride), b.muli(source.stride, n * size))
+                return Place(source.buffer, b.sum_(self.start, row, k), source.stride)
 
-                return place
-
-            run(i, count, from_step)
+            run(i, count, place)
 
         self.runs(complete, size, tiles)
         b.if_(
@@ -273,32 +268,30 @@ class RowsInPlace(Provider):
 
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, source, height = self.b, self.lines, self.count
+        b, source, count = self.b, self.lines, self.count
+        last = None if self.exact and isinstance(lines, int) else b.subi(lines, 1)
 
-        def tile(i: Index, starts: list[Index]) -> None:
-            def from_step(at: Index) -> Operand:
-                return lambda _, r, k: Place(
-                    source.buffer, b.addi(starts[r], b.muli(b.addi(at, k), source.k_stride)), source.k_stride
-                )
-
-            run(i, len(starts), from_step)
-
-        def whole(i: Index, count: int = height) -> None:  # one base and known distances make cheap addresses
+        def tiles(i: Index, number: int) -> None:
+            # One base and known distances make cheap addresses.
             first = b.addi(self.start, b.muli(i, source.stride))
-            tile(i, [b.addi(first, b.muli(r, source.stride)) for r in range(count)])
+            starts = [b.addi(first, b.muli(r, source.stride)) for r in range(number)]
+            if last is not None:
+                numbers = [b.mini(b.addi(i, r), last) for r in range(number)]
+                starts = [b.addi(self.start, b.muli(x, source.stride)) for x in numbers]
 
-        def clamped(i: Index) -> None:
-            last = b.subi(lines, 1)
-            numbers = [b.mini(b.addi(i, r), last) for r in range(height)]
-            tile(i, [b.addi(self.start, b.muli(x, source.stride)) for x in numbers])
+            def place(_: int, r: int, k: Index) -> Place:
+                return Place(source.buffer, b.addi(starts[r], b.muli(k, source.k_stride)), source.k_stride)
 
-        if self.exact and isinstance(lines, int):
-            full = lines // height * height
-            b.for_(0, full, height, whole)
+            run(i, number, place)
+
+        if last is None:
+            assert isinstance(lines, int)
+            full = lines // count * count
+            b.for_(0, full, count, lambda i: tiles(i, count))
             if lines > full:
-                whole(full, lines - full)
+                tiles(full, lines - full)
         else:
-            b.for_(0, lines, height, clamped)
+            b.for_(0, lines, count, lambda i: tiles(i, count))
 
 
 class ColumnsAlongK(RowsInPlace):
@@ -320,14 +313,11 @@ class ColumnsInPlace(Provider):
             left, first = b.subi(lines, j), b.addi(self.start, j)
 
             def tile(masks: list[ir.Value | None]) -> None:
-                def from_step(at: Index) -> Operand:
-                    def place(_: int, v: int, k: Index) -> Place:
-                        here = b.sum_(first, b.muli(b.addi(at, k), source.k_stride), v * width)
-                        return Place(source.buffer, here, source.k_stride, masks[v])
+                def place(_: int, v: int, k: Index) -> Place:
+                    here = b.sum_(first, b.muli(k, source.k_stride), v * width)
+                    return Place(source.buffer, here, source.k_stride, masks[v])
 
-                    return place
-
-                run(j, self.count, from_step)
+                run(j, self.count, place)
 
             def masked() -> None:
                 tile([b.mask_below(b.maxi(b.subi(left, v * width), 0), width) for v in range(self.count)])
@@ -348,8 +338,8 @@ def sum_rows(b: Builder, unit: IntegerUnit, rows: Provider, count: Index, depth:
     def ones(part: int, n: int, k: Index) -> ir.Value:
         return one
 
-    def run(i: Index, high: int, tiles: Callable[[Index], Operand]) -> None:
-        for r, total in enumerate(sum_products(b, unit, Grid(high, 1), tiles(0), ones, depth, filled=False)):
+    def run(i: Index, high: int, tiles: Operand) -> None:
+        for r, total in enumerate(sum_products(b, unit, Grid(high, 1), tiles, ones, depth, filled=False)):
             assert isinstance(total, ir.Value)
             b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
 

@@ -144,8 +144,8 @@ _Read = Callable[[int, Index, Index | None], list[ir.Value]]
 
 def _along(words: Words, start: Index, i: Index, lines: Index, count: int, clamped: bool) -> _Read:
     """Vectors of words of each of `count` lines from i on; clamped: of the last line for those behind it."""
-    b, source = words.b, words.lines
-    numbers = [b.mini(b.addi(i, r), b.subi(lines, 1)) if clamped else b.addi(i, r) for r in range(count)]
+    b, source, last = words.b, words.lines, words.b.subi(lines, 1)
+    numbers = [b.mini(b.addi(i, r), last) if clamped else b.addi(i, r) for r in range(count)]
     rows = [b.addi(start, b.muli(number, source.stride)) for number in numbers]
     return lambda r, k, left: words.along(b.addi(rows[r], b.muli(k, source.k_stride)), left)
 

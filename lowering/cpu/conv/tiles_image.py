@@ -138,18 +138,14 @@ class CopyImage:
         column = b.subi(b.muli(q, p.column.stride), p.column.padding)
         x = b.addi(x, b.muli(column, self.x_column))
         target = b.addi(target, b.muli(q, BLOCK))
-        if self.depth.order == "windows":
-            for i in range(self.depth.blocks):
-                begin, end = (b.maxi(b.subi(b.muli(e, p.channels), i * BLOCK), 0) for e in (low, high))
-                value = b.vload(self.x, b.addi(x, i * BLOCK), BLOCK, b.mask_between(begin, end, BLOCK))
-                b.vstore(value, self.target, b.addi(target, i * plane))
-            return
-        span = self.depth.span
-        mask = b.mask_between(low, high, span)
-        zero = b.zero(b.vec(span, ir.BF16Type.get()))
-        for c in range(self.depth.blocks * BLOCK // span):
-            block, place = divmod(c * span, BLOCK)
-            value = zero
-            if c < p.channels:
-                value = b.vload(self.x, b.addi(x, b.muli(c, self.x_channel)), span, mask)
+        span = self.depth.span or BLOCK
+        for i in range(self.depth.blocks * BLOCK // span):
+            block, place = divmod(i * span, BLOCK)
+            if self.depth.order == "windows":
+                source = b.addi(x, i * BLOCK)
+                inside = [b.maxi(b.subi(b.muli(e, p.channels), i * BLOCK), 0) for e in (low, high)]
+            else:
+                source = b.addi(x, b.muli(i, self.x_channel))
+                inside = [low, high] if i < p.channels else [0, 0]
+            value = b.vload(self.x, source, span, b.mask_between(*inside, span))
             b.vstore(value, self.target, b.addi(target, block * plane + place))

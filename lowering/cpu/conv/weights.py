@@ -184,11 +184,7 @@ class Pack:
     def strip(self, start: Index, count: Index, lane: Index) -> None:
         """`width` outputs from `lane` on."""
         b, last, stride = self.b, self.b.subi(count, 1), self.stride
-        if isinstance(count, int) and count % self.width == 0:
-            start = b.addi(start, b.muli(lane, stride))
-            rows = [b.addi(start, b.muli(i, stride)) for i in range(self.width)]
-        else:
-            rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
+        rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
         mask = None if self.is_near else b.mask_below(b.maxi(b.subi(count, lane), 0), self.width)
 
         def chunk(at: dict[str, Index], base: Index, sizes: list[int]) -> None:

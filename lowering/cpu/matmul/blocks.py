@@ -7,7 +7,7 @@ Tiles fetch what comes next of a constant only where there are several below eac
 own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rules.json.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16Schedule
 from kiln.lowering.considered import cheapest
@@ -67,26 +67,32 @@ def is_large(problem: MatmulProblem) -> bool:
 
 
 _LARGE_BYTES = 256 << 10
-_COLUMN_TIMES = {v: 1 + 0.02 / v for v in (4, 3, 2, 1)}
-"""Of a column in a panel of so many vectors: a step of a wide panel has fewer loads of the lhs."""
-_HEIGHTS = (12, 8, 6, 4, 3, 2, 1)
+_TIMES = {3: 1.0, 4: 1.03, 2: 1.03, 1: 1.3}
+_PAIRS_TIMES = {4: 1.0, 3: 1.01, 2: 1.03, 1: 1.3}
+"""Of a column in a panel of so many vectors: the widest that leave room for several rows are the fastest."""
 
 
-def _panel_vectors(n: int, width: int, times: Mapping[int, float] = _COLUMN_TIMES) -> int:
+def _register_tile(m: int, n: Size, width: int, sums: int, vectors: Sequence[int] = (4, 3, 2, 1)) -> tuple[int, int]:
+    """Rows and vectors of a register tile of at most `sums` sums, for m rows of the lhs, which equal tiles share, and n
+    columns of the rhs. Measured: "register tiles by one rule" in epyc-kernel-rules.json.
+    """
+    nv = _panel_vectors(n, width, {v: _TIMES[v] for v in vectors})
+    return even_part(m, min(sums // nv, 12)), nv
+
+
+def _panel_vectors(n: Size, width: int, times: Mapping[int, float]) -> int:
     """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
-    columns, padding included; among equals the widest panel.
+    columns, padding included.
     """
 
-    def cost(v: int) -> tuple[float, int]:
-        return round_up(max(n, 1), v * width) * times[v], -v
+    def cost(v: int) -> float:
+        return times[v] * (round_up(max(n, 1), v * width) if isinstance(n, int) else 1)
 
     return cheapest("vectors of a panel", "time of a row's columns", times, cost)
 
 
 # ------------------------------------------------------------------------------------------------- fused multiply-adds
 
-_PANEL_HEIGHTS = {True: {4: 6, 3: 8, 2: 12}, False: {3: 4, 2: 6}}
-"""Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers, 12 in fewer."""
 _FEW_ROWS = 32
 """Up to here dot products, which do not pack, are as fast with a rhs that the second-level cache keeps (of a cell of a
 recurrent layer, from step to step)."""
@@ -102,6 +108,11 @@ _HALF_ROWS = 32
 _SMALL_N = 128
 _BLOCK_STEPS = {32: 0, 64: 384}  # of k that are summed at once, whatever the first-level cache holds
 _PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
+
+
+def _tiles_of(isa: Isa) -> tuple[int, Sequence[int]]:
+    """Sums of a register tile, and the vectors that one may have."""
+    return (24, (4, 3, 2, 1)) if isa.vector_registers >= 32 else (12, (3, 2, 1))
 
 
 def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
@@ -124,14 +135,12 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
             return None
         if problem.rhs_strides[-2] != 1 or 4 * n * k < least:
             return None
-    heights = _PANEL_HEIGHTS[isa.vector_registers >= 32]
-    nv = _panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in heights})
+    mr, nv = _register_tile(m, n, width, *_tiles_of(isa))
     steps, panels = _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS, 2 if packed or m > _WHOLE else 1
     if packed:
         steps = _PACKED_STEPS
         if m > _MANY_ROWS:  # which are read again for each block of columns, from a far cache
             steps, panels = _MANY_STEPS, max(1, _MANY_COLUMNS // (nv * width))
-    mr = even_part(m, heights[nv])
     return BlockedSchedule(
         mr=mr,
         nv=nv,
@@ -159,8 +168,8 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedul
     else:
         longest = _SHORT_ROWS[bytes_] if small_n else _IN_PLACE_ROWS[bytes_]
         pack_rhs = m >= longest or half and m > 4
-    exact = isinstance(problem.m, int)
-    mr, nv = _tile(m if exact else max(m, 64), problem.n, width, isa.vector_registers, packed=pack_rhs)
+    rows = m if isinstance(problem.m, int) else max(m, 64)
+    mr, nv = _register_tile(rows, problem.n, width, *_tiles_of(isa))
     kc = max(256, _BLOCK_STEPS[bytes_], min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
     if isinstance(problem.k, int) and problem.k > 0:
         kc = piece_steps(problem.k, kc + kc // 4, width)
@@ -191,33 +200,6 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
     return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False)
 
 
-def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:
-    """The register tile (rows, vectors) with the least cycles a step of k over the whole m x n.
-
-    A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
-    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. A rhs read in place comes
-    from the second-level cache in each pass: a quarter cycle a vector; the first pass, which fetches it from
-    farther away in runs of v vectors, waits for each run (AVX-512: about 8 cycles). Among equals: the fewest
-    loads. Wide flat tiles serve one or two rows only: where they save a partial tile they lose more to loads
-    (2x5 against 6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
-    """
-    columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
-    usable, widest = (28, 4) if registers >= 32 else (12, 3)
-    rows = (1, 2, 3, 4, 6, 8, 12) if registers >= 32 else (1, 2, 3, 4, 6)
-
-    def cost(tile: tuple[int, int]) -> tuple[float, int]:
-        r, v = tile
-        heights = [(h, count) for h, count in ((r, m // r), (m % r, 1)) if h and count]
-        column_tiles = -(-columns // v)
-        again = 0.0 if packed else v / 4
-        first = 8.0 if registers >= 32 and not packed else 0.0
-        cycles = (first + sum(c * (max(h * v / 2, (h + v) / 2, 5.0) + again) for h, c in heights)) * column_tiles
-        return cycles, sum(c * (h + v) for h, c in heights) * column_tiles
-
-    tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]
-    return cheapest("register tile", "cycles a step", tiles, cost)
-
-
 # ------------------------------------------------------------------------------------------------------- pairs of bf16
 
 _PAIRS_IN_PLACE = 12
@@ -231,8 +213,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
     pieces of k and blocks of columns are small enough for two of them in the second-level cache.
     Measured: "bf16 products in pairs" in epyc-kernel-rules.json.
     """
-    nv = _panel_vectors(problem.n, LANES) if isinstance(problem.n, int) else 4
-    heights = [r for r in _HEIGHTS if r <= 24 // nv]
+    nv = _panel_vectors(problem.n, LANES, _PAIRS_TIMES)
     in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
 
     def cost(r: int) -> tuple[int, int, int]:
@@ -240,6 +221,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
         tiles = -(-max(m, 1) // r)
         return tiles * max(r * nv, 12), tiles * r, -r
 
+    heights = [r for r in (12, 8, 6, 4, 3, 2, 1) if r * nv <= 24]
     mr = cheapest("rows of a register tile", "products a step", heights, cost)
     return VnniBf16Schedule(
         mr=mr,
@@ -261,29 +243,15 @@ _BLOCK = 512, 256, 192  # steps of k, rows, columns: 128 KiB of the lhs, 96 of t
 _BLOCK_IN_PLACE = 4096, 512, 96
 """Of a lhs that is read in place: k in one piece, so that sums stay in registers, and two panels at a time, which the
 tiles of the two before prefetch. Measured: "8-bit integer products, lhs in place" in epyc-kernel-rules.json."""
-_SHAPES = {3: 1.0, 4: 1.03, 2: 1.04, 1: 1.3}
-"""Vectors of a tile, and the time of tiles of 24 sums with as many: 8 x 3 against 6 x 4 and 12 x 2, 128 and 1024 rows
-of [768, 768] on a Zen 5."""
 
 
 def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> Int8Schedule:
     """The schedule of products of 8-bit integers by vectors, for about m rows; `packed`: the rhs is a constant."""
     width, wide, k = isa.vector_bytes // 4, isa.vector_registers >= 32, problem.k
-    few: dict[int, float] = {v: 1.0 for v in ((4, 3, 2, 1) if wide else (2, 1))}
-    shapes = _SHAPES if wide and m >= 8 else few
-    nv = min(shapes, key=lambda v: shapes[v])
-    if isinstance(problem.n, int):
-        nv = _panel_vectors(problem.n, width, {v: shapes[v] * _COLUMN_TIMES[v] for v in shapes})
-    heights = [r for r in _HEIGHTS if r <= (24 if wide else 8) // nv]
-
-    def cycles(r: int) -> float:
-        """Of a step of k for all rows: two products each, at least as many as one takes, and loads."""
-        return -(-max(m, 1) // r) * (max(r * nv / 2, 4.0) + nv / 4)
-
+    mr, nv = _register_tile(m, problem.n, width, 24) if wide else _register_tile(m, problem.n, width, 8, (2, 1))
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
     in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
     steps, rows, columns = _BLOCK_IN_PLACE if in_place else _BLOCK
-    mr = cheapest("rows of a register tile", "cycles a step", heights, lambda r: (cycles(r), -r))
     return Int8Schedule(
         mr=mr,
         nv=nv,

@@ -37,9 +37,9 @@ from kiln.lowering.cpu.matmul.blocks import (
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import (
-    choose_float_tiles,
     choose_integer_tiles,
     choose_tiles,
+    float_tiles_schedule,
     is_better_in_place,
 )
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -127,7 +127,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
         if n < width or is_better_in_place(problem, m, isa):
             return None
         return choose_tiles(problem, m, isa, packed=True) or choose_pairs(problem, m, packed=True)
-    if choose_float_tiles(problem, m, isa) is not None:
+    if isa.float_parts and float_tiles_schedule(problem, m, isa) is not None:
         return None
     if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
@@ -148,7 +148,8 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     integers = problem.dtype == "i8"
     few_columns = isinstance(problem.n, int) and problem.n <= 2 and not integers
-    first = (choose_float_tiles(problem, m, isa) if vendor else None) or choose_panels(problem, isa)
+    in_parts = float_tiles_schedule(problem, m, isa) if vendor and isa.float_parts else None
+    first = in_parts or choose_panels(problem, isa)
     if first is not None:
         return first
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):

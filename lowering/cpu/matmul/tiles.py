@@ -203,14 +203,13 @@ class Tiles:
         sizes, side = (rows, cols), 0 if plan.transposed else 1
         outer, inner = (self.left, self.right) if plan.transposed else (self.right, self.left)
 
-        def steps(at: Index, i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
+        def steps(at: Index, i: Index, count: int, tiles: Operand) -> None:
             here = b.mini(b.subi(depth, at), plan.ks)
             outer.chunk(i, b.subi(sizes[side], i), at, here)
             fetch = self.fetching(starts[side], pc, i, at, depth, sizes[side], count) if plan.fetch else None
-            right = tiles(at)
 
-            def run(j: Index, number: int, others: Callable[[Index], Operand]) -> None:
-                runs = [(i, count, right), (j, number, others(at))]
+            def run(j: Index, number: int, others: Operand) -> None:
+                runs = [(i, count, tiles), (j, number, others)]
                 if not plan.transposed:
                     runs.reverse()
                 self.tile((pc, at), here, runs[0], runs[1], fetch and partial(fetch, j))
@@ -237,15 +236,16 @@ class Tiles:
         """
         b, unit, (pc, at), (i, high, lefts), (j, wide, rights) = self.b, self.unit, step, left, right
         first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
+        left_tiles, right_tiles = (partial(_later, b, at, tiles) for tiles in (lefts, rights))
         grid, filled = Grid(high, wide), self.left.filled and self.right.filled or unit.depth == 1
         if unit.is_numbered:
             place = partial(self.place, i, j)
             begun = load_sums(b, unit, grid, place, first)
-            sums = sum_products(b, unit, grid, lefts, rights, depth, begun, filled=filled, before=fetch)
+            sums = sum_products(b, unit, grid, left_tiles, right_tiles, depth, begun, filled=filled, before=fetch)
             store_sums(b, unit, grid, sums, place)
             return
         sums = sum_products(
-            b, unit, grid, lefts, rights, depth, filled=filled, before=self.ahead(rights),
+            b, unit, grid, left_tiles, right_tiles, depth, filled=filled, before=self.ahead(right_tiles),
             runs=fetch and (self.line_of("right"), fetch),
             unrolled=isinstance(depth, int) and depth <= _WRITTEN_OUT,
         )  # fmt: skip
@@ -360,3 +360,8 @@ class Tiles:
 
     def mend(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: Place) -> None:
         """Emitted before the epilogue, of the problem as it was given."""
+
+
+def _later(b: Builder, first: Index, tiles: Operand, part: int, n: int, k: Index) -> Place | ir.Value:
+    """An operand from step `first` on."""
+    return tiles(part, n, b.addi(first, k))

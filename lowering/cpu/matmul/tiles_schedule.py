@@ -16,7 +16,6 @@ from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = [
-    "choose_float_tiles",
     "choose_integer_tiles",
     "choose_tiles",
     "float_tiles_schedule",
@@ -111,19 +110,12 @@ def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
     return [replace(first, shared=True)] * len(schedules)
 
 
-def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
-    """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
-    `float_tiles_schedule`.
-    """
-    return float_tiles_schedule(problem, m, isa) if isa.float_parts else None
-
-
 def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
-    """The schedule of this kernel for about m rows; None where the CPU has no AMX, where there is no library for what
-    parts of bf16 cannot hold, or where the product is too small.
+    """The schedule of a product of f32 for about m rows; None where the CPU has no AMX, where the product is too small,
+    or where there is no library for what parts of bf16 cannot hold.
 
-    Measured: "f32 products by AMX" in xeon-kernel-rules.json. AMX has a slow state on that machine, so that no rule
-    takes this kernel by default.
+    Measured: "f32 products by AMX" in xeon-kernel-rules.json. AMX has a slow state on that machine, so that rules
+    take this kernel only where the user allows it (`Isa.float_parts`).
     """
     n, k = problem.n, problem.k
     if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16", isa):
