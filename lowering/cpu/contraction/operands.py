@@ -105,17 +105,20 @@ class Provider:
 class Scratch:
     """An area of scratch: that of words that are packed, and its elements as tiles are loaded.
 
-    The word of step k (in groups) of line i, in a part, is at part * `part` + i * `line` + k * `step`; of `panel` lines
-    words of one step are neighbours. pitch: words between rows of a tile. Of a left operand step is 1, else `panel`.
+    The word of step k (in groups) of line i, in a part, is at part * `part` + i * `line` + k * `panel`. Of `panel`
+    lines words of one step are neighbours.
     """
 
     words: ir.Value
     tiles: ir.Value
     part: int
     line: int
-    step: int
-    pitch: int
     panel: int = 1
+
+    @property
+    def pitch(self) -> int:
+        """Words between rows of a tile: lines, or of panels, steps."""
+        return self.line if self.panel == 1 else self.panel
 
     def at(self, b: Builder, part: int, i: Index) -> Index:
         """The offset of line `i` of a part, in words."""
@@ -153,7 +156,7 @@ class InPanels(Provider):
             first = self.origin if self.strips else b.addi(self.origin, b.muli(i, s.line * group))
 
             def place(part: int, n: int, k: Index) -> Place:
-                deep, line = b.muli(b.subi(k, self.begun), s.step), s.at(b, part, n * self.size)
+                deep, line = b.muli(b.subi(k, self.begun), s.panel), s.at(b, part, n * self.size)
                 return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
 
             run(i, count, place)

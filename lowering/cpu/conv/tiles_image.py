@@ -143,9 +143,9 @@ class CopyImage:
             block, place = divmod(i * span, BLOCK)
             if self.depth.order == "windows":
                 source = b.addi(x, i * BLOCK)
-                inside = [b.maxi(b.subi(b.muli(e, p.channels), i * BLOCK), 0) for e in (low, high)]
+                begin, end = (b.maxi(b.subi(b.muli(e, p.channels), i * BLOCK), 0) for e in (low, high))
             else:
                 source = b.addi(x, b.muli(i, self.x_channel))
-                inside = [low, high] if i < p.channels else [0, 0]
-            value = b.vload(self.x, source, span, b.mask_between(*inside, span))
+                begin, end = (low, high) if i < p.channels else (0, 0)
+            value = b.vload(self.x, source, span, b.mask_between(begin, end, span))
             b.vstore(value, self.target, b.addi(target, block * plane + place))

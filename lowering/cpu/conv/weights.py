@@ -23,7 +23,7 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ConvSchedule,
 )
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs
+from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs, interleave
 from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
@@ -152,9 +152,6 @@ class _Dim(NamedTuple):
 _Word = Sequence[Index | None]
 """The offsets in memory of the elements of a word; None: there is no such element."""
 
-_Elements = tuple[ir.Value, range]
-"""One element of each of some outputs: a vector, and the lanes of it that they are in."""
-
 
 class Pack:
     """Packs blocks of weights into scratch, from 0 of `target` on.
@@ -184,7 +181,11 @@ class Pack:
     def strip(self, start: Index, count: Index, lane: Index) -> None:
         """`width` outputs from `lane` on."""
         b, last, stride = self.b, self.b.subi(count, 1), self.stride
-        rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
+        if isinstance(count, int) and count % self.width == 0:
+            start = b.addi(start, b.muli(lane, stride))
+            rows = [b.addi(start, b.muli(i, stride)) for i in range(self.width)]
+        else:
+            rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
         mask = None if self.is_near else b.mask_below(b.maxi(b.subi(count, lane), 0), self.width)
 
         def chunk(at: dict[str, Index], base: Index, sizes: list[int]) -> None:
@@ -228,11 +229,11 @@ class Pack:
             words.setdefault(to, [None] * self.order.group)[part] = offset
         return words
 
-    def transposed(self, words: Iterable[_Word], rows: Sequence[Index]) -> dict[Index | None, _Elements]:
+    def transposed(self, words: Iterable[_Word], rows: Sequence[Index]) -> dict[Index | None, ir.Value]:
         """The elements of words by their offset; rows: where the outputs begin."""
         b, unit, group = self.b, self.unit, self.order.group
         left = sorted(x for word in words for x in word if isinstance(x, int))
-        made: dict[Index | None, _Elements] = {}
+        made: dict[Index | None, ir.Value] = {}
         while left:
             start = left[0]
             here = [x - start for x in left if x < start + unit]
@@ -240,29 +241,23 @@ class Pack:
             loaded = [b.vload(self.weight, b.addi(row, start), unit, mask) for row in rows]
             if group == 1:
                 columns = transpose_registers(b, [self.widened(x) for x in loaded])
+                made |= {start + x: columns[x] for x in here}
             else:
                 columns = [as_pairs(b, x) for x in transpose_registers(b, [as_integers(b, x) for x in loaded])]
-            made |= {start + x: (columns[x // group], range(x % group, unit, group)) for x in here}
+                made |= {start + x: b.shuffle(columns[x // 2], columns[x // 2], range(x % 2, unit, 2)) for x in here}
             left = left[len(here) :]
         return made
 
-    def gathered(self, row: Index, offset: Index | None, mask: ir.Value | None) -> _Elements:
+    def gathered(self, row: Index, offset: Index | None, mask: ir.Value | None) -> ir.Value:
         """An element of some outputs, the first of which begins at `row`."""
-        b, lanes = self.b, range(self.width)
+        b = self.b
         if offset is None:
-            return b.zero(b.vec(self.width, ir.MemRefType(self.weight.type).element_type)), lanes
-        return b.gather(self.weight, b.addi(row, offset), self.stride, self.width, mask), lanes
+            return b.zero(b.vec(self.width, ir.MemRefType(self.weight.type).element_type))
+        return b.gather(self.weight, b.addi(row, offset), self.stride, self.width, mask)
 
-    def word(self, first: _Elements, second: _Elements | None = None) -> ir.Value:
-        """A word of some outputs, as in scratch."""
-        (x, low), b = first, self.b
-        if second is None:
-            return self.widened(x)
-        y, high = second
-        behind = ir.VectorType(x.type).shape[0]
-        return as_integers(
-            b, b.shuffle(x, y, [lane for i, j in zip(low, high, strict=True) for lane in (i, behind + j)])
-        )
+    def word(self, first: ir.Value, second: ir.Value | None = None) -> ir.Value:
+        """A word of some outputs, as in scratch, of its elements."""
+        return self.widened(first) if second is None else as_integers(self.b, interleave(self.b, first, second))
 
     def widened(self, x: ir.Value) -> ir.Value:
         """Elements in the type of the sums."""

@@ -24,26 +24,25 @@ from kiln.dialects.schedules.cpu import (
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
-from kiln.lowering.cpu.matmul.plan import tiles_layout
+from kiln.lowering.cpu.matmul.plan import TileSchedule, tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, vendor_layout
 
 _Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
-_Layout = Callable[[MatmulProblem, Any], dict[str, int]]
 
-KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
-    DotSchedule: (Tiles.emit_kernel, tiles_layout),
-    BlockedSchedule: (Tiles.emit_kernel, tiles_layout),
-    VnniBf16Schedule: (Tiles.emit_kernel, tiles_layout),
-    AmxBf16Schedule: (Tiles.emit_kernel, tiles_layout),
-    AmxBf16x3Schedule: (FloatTiles.emit_kernel, tiles_layout),
-    VendorSchedule: (emit_vendor, vendor_layout),
-    Int8Schedule: (Tiles.emit_kernel, tiles_layout),
-    AmxInt8Schedule: (Tiles.emit_kernel, tiles_layout),
-    Int8DotSchedule: (Tiles.emit_kernel, tiles_layout),
+KERNELS: dict[type[GemmSchedule], _Emit] = {
+    DotSchedule: Tiles.emit_kernel,
+    BlockedSchedule: Tiles.emit_kernel,
+    VnniBf16Schedule: Tiles.emit_kernel,
+    AmxBf16Schedule: Tiles.emit_kernel,
+    AmxBf16x3Schedule: FloatTiles.emit_kernel,
+    VendorSchedule: emit_vendor,
+    Int8Schedule: Tiles.emit_kernel,
+    AmxInt8Schedule: Tiles.emit_kernel,
+    Int8DotSchedule: Tiles.emit_kernel,
 }
-"""Of each schedule, what emits its kernel, and the areas of scratch that it needs."""
+"""What emits the kernel of each schedule."""
 
 
 _TAKEN = paths.group(
@@ -82,7 +81,7 @@ def emit_matmul(
         missing = _missing(problem, schedule)
         if missing is not None:
             raise ValueError(f"matmul kernel {schedule.kernel!r} needs {missing}")
-        KERNELS[type(schedule)][0](b, problem, schedule, *rest)
+        KERNELS[type(schedule)](b, problem, schedule, *rest)
 
 
 def _missing(problem: MatmulProblem, schedule: GemmSchedule) -> str | None:
@@ -114,16 +113,14 @@ def _mark(problem: MatmulProblem, schedule: GemmSchedule) -> None:
             _TAKEN(path)
 
 
-def scratch_layout(problem: MatmulProblem, schedule: GemmSchedule) -> dict[str, int]:
-    """Where the areas of a kernel lie in a thread's scratch."""
-    return KERNELS[type(schedule)][1](problem, schedule)
-
-
 def scratch_bytes(problem: MatmulProblem, schedule: GemmSchedule) -> int:
     """Bytes of scratch that one thread needs; the same for all sizes."""
     if isinstance(schedule, ByRowsSchedule):
         return max(scratch_bytes(problem, part) for part in (schedule.small, schedule.large))
-    return scratch_layout(problem, schedule)["bytes"]
+    if isinstance(schedule, VendorSchedule):
+        return vendor_layout(problem, schedule)["bytes"]
+    assert isinstance(schedule, TileSchedule)
+    return tiles_layout(problem, schedule)["bytes"]
 
 
 def normalise(problem: MatmulProblem) -> MatmulProblem:

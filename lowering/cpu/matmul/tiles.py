@@ -116,7 +116,7 @@ class Tiles:
         if place == "panels":
             panel, deep = self.wide, lines.stride
             assert isinstance(deep, int), "a constant has known sizes"
-            words = Scratch(lines.buffer, lines.buffer, 0, deep // unit.group, panel, panel, panel)
+            words = Scratch(lines.buffer, lines.buffer, 0, deep // unit.group, panel)
             return InPanels(self.b, unit, lines, words, count)
         if place == "place" and not (is_left and unit.is_numbered):
             kind = RowsInPlace if is_left else ColumnsAlongK if plan.along_k else ColumnsInPlace
@@ -128,18 +128,17 @@ class Tiles:
         if unit.operands == "i8":
             kind = ir.IntegerType.get_signless(unit.bits(side))
         views = self.area(side, elements, word), self.area(side, elements * unit.group, kind)
-        pitch, size = lay["left_pitch"], unit.columns
+        pitch = lay["left_pitch"]
         if place == "place":
-            return TilesInPlace(self.b, unit, words, Scratch(*views, part, pitch, 1, pitch), count)
+            return TilesInPlace(self.b, unit, words, Scratch(*views, part, pitch), count)
         strips = plan.strips and plan.transposed == is_left
         exact = unit.is_numbered and not strips and (is_left or plan.strips)
-        panel = size if unit.is_numbered else self.wide
-        scratch, turned = Scratch(*views, part, pitch, 1, pitch), not is_left
-        near = isinstance(lines.stride, int) and lines.stride == 1 and not (unit.is_numbered or plan.is_shifted)
-        if is_left and near:  # stays as in memory; of rows that are summed, steps of k are neighbours
-            scratch, turned = Scratch(*views, part, 1, lay["left_row"], lay["left_row"]), True
+        scratch, turned = Scratch(*views, part, pitch), not is_left
         if not is_left:
-            scratch = Scratch(*views, part, lay["right_line"], panel, panel, panel)
+            scratch = Scratch(*views, part, lay["right_line"], unit.columns if unit.is_numbered else self.wide)
+        elif lines.stride == 1 and not (unit.is_numbered or plan.is_shifted):
+            # Stays as in memory; of rows that are summed, steps of k are neighbours.
+            scratch, turned = Scratch(*views, part, 1, lay["left_row"]), True
         cell = None if strips else self.cell(int(not is_left))
         how: dict[str, Any] = {"exact": exact, "strips": strips, "cell": cell}
         return InScratch(self.b, unit, words, scratch, count, side=side, turned=turned, **how)

@@ -32,7 +32,6 @@ from kiln.lowering.cpu.matmul import (
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
-from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
@@ -192,7 +191,7 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         emitted.append(schedule)
         FloatTiles.emit_kernel(b, problem, schedule, *rest)
 
-    monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, (counting, tiles_layout))
+    monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, counting)
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, x = Block(), torch.randn(2, 60, 224)
