@@ -130,7 +130,7 @@ def _partition(
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):
         keep_channels_last(forward, backward, settings["num_fwd_outputs"])
-        gather_gradients(backward)
+    gather_gradients(backward)
     return forward, backward
 
 

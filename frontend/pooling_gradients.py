@@ -27,7 +27,7 @@ aten = torch.ops.aten
 OFFSETS = "kiln_offsets"
 """Key in the `meta` of a pooling's gradient: the name of the node with the offsets of the maxima in their windows."""
 
-_TAKEN = paths.group("gpu pooling-gradients", "gathered", "left to ATen")
+_TAKEN = paths.group("any pooling-gradients", "gathered", "left to ATen")
 
 _SPATIAL = {
     aten.max_pool2d_with_indices_backward.default: 2,

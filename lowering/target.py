@@ -84,13 +84,14 @@ class Target:
     """What is the same for all targets: how graphs are simplified, and converted to ops with a meaning.
 
     name: as in ``options={"target": ...}``. uses_triton: kernels are Triton IR on the way. library_adds_bias: a bias
-    behind a convolution costs its library nothing. emitters: the folder of `lowering` whose `emit.py` writes its
-    kernels; empty: one from outside.
+    behind a convolution costs its library nothing. finds_positions: kernels find where the maxima of pooling windows
+    are; else ATen does. emitters: the folder of `lowering` whose `emit.py` writes its kernels; empty: one from outside.
     """
 
     name: ClassVar[str]
     uses_triton: ClassVar[bool] = False
     library_adds_bias: ClassVar[bool] = True
+    finds_positions: ClassVar[bool] = True
     emitters: ClassVar[str] = ""
 
     @classmethod
@@ -150,8 +151,12 @@ class Target:
 
     def convert(self, options: PipelineOptions) -> Steps:
         """From the torch dialect to named ops and loops, with views folded into what reads them."""
+        positions = "" if self.finds_positions else "positions=false"
         return [
-            Step("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
+            Step(
+                f"convert-torch-to-kiln{braced(positions)}",
+                "ops with their meaning: ours, else torch-mlir's, else a call to ATen",
+            ),
             Step("recognize-scans", "while views are those of the model's lines: scans in log steps become one op"),
             Step("compose-views", "chains of views become one index map each, so that patterns see through them"),
             Step("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),

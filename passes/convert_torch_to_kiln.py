@@ -69,6 +69,8 @@ class ConvertTorchToKiln(Pass):
     """Try torch-mlir's conversion for ops that Kiln has no rule for."""
     aten: tuple[str, ...] = ()
     """Ops that always become ATen calls, by name (``torch.aten.relu``): to bisect a wrong result."""
+    positions: bool = True
+    """Find where the maxima of pooling windows are in kernels; else with ATen."""
 
     @property
     def decisions(self) -> list[Decision]:
@@ -94,6 +96,7 @@ class ConvertTorchToKiln(Pass):
             else []
         )
         state = FunctionState(names)
+        state.finds_positions = self.positions
         old_block = old.regions[0].blocks[0]
         with ir.InsertionPoint(old), old.location:
             new = ir.Operation.create(

@@ -35,6 +35,8 @@ class GpuTarget(Target):
     emitters: ClassVar[str] = "gpu"
     library_adds_bias: ClassVar[bool] = False  # ATen adds it to cuDNN's result in a pass of its own
 
+    finds_positions: ClassVar[bool] = False  # kernels with two results a window: not measured
+
     device: str = ""
     arch: str = DEFAULT_ARCH
 

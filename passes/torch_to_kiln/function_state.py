@@ -64,6 +64,7 @@ class FunctionState:
         self.lists: dict[ir.Value, list[ir.Value | None]] = {}  # torch list of tensors -> builtin tensors
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
         self.infos: dict[ir.Value, TensorInfo] = {}  # builtin tensor -> what is known of it
+        self.finds_positions = True  # of the maxima of pooling windows, in kernels
         self._answers: dict[tuple[Hashable, ir.Value], Any] = {}
 
     # -- symbols

@@ -8,12 +8,14 @@ input: it gives the window loops their extents, and no element of it is read.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from torch_mlir import ir
 
-from kiln.dialects.dtypes import I64, DType
+from kiln.dialects.dtypes import I32, I64, DType
 
 from .context import LoweringContext
+from .emitter import Body
 from .index import size_scalar
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
@@ -62,6 +64,25 @@ def _reduce_windows(
     maximum: bool,
 ) -> ir.Value:
     """Maximum or sum over each window, in the type ``accumulate``; padding counts as ``fill``."""
+
+    def body(b: ScalarBuilder, value: Scalar, _: Scalar, acc: Scalar) -> Scalar:
+        value = b.cast(value, accumulate)
+        return b.maximum(acc, value) if maximum else b.add(acc, value)
+
+    return _over_windows(cx, x, window, shape, [(fill, accumulate)], body)[0]
+
+
+def _over_windows(
+    cx: LoweringContext,
+    x: ir.Value,
+    window: Window,
+    shape: Sequence[Expr],
+    starts: Sequence[tuple[float | int | bool, DType]],
+    body: Body,
+) -> list[ir.Value]:
+    """A reduction over each window, whose loops come last; padding counts as the first of the numbers that the results
+    start from. ``body`` also gets an element that is not to be read.
+    """
     rank, count = len(shape), len(window.kernel)
     lead = rank - count
     low = [0] * lead + window.padding
@@ -74,20 +95,15 @@ def _reduce_windows(
             high[at] = (shape[at] - 1) * window.stride[k] + reach - cx.shape(x)[at]
         else:
             high[at] = window.padding[k]
-    padded = pad(cx, x, fill, low, high)
+    padded = pad(cx, x, starts[0][0], low, high)
     extent = cx.empty(window.kernel, cx.dtype(x))
     source = [dim(k) for k in range(lead)] + [
         dim(lead + k) * window.stride[k] + dim(rank + k) * window.dilation[k] for k in range(count)
     ]
     window_map = [dim(rank + k) for k in range(count)]
-    out_map = [dim(k) for k in range(rank)]
-    init = cx.full(fill, shape, accumulate)
-
-    def body(b: ScalarBuilder, value: Scalar, _: Scalar, acc: Scalar) -> Scalar:
-        value = b.cast(value, accumulate)
-        return b.maximum(acc, value) if maximum else b.add(acc, value)
-
-    return cx.generic([padded, extent], [source, window_map], [init], [out_map], "p" * rank + "r" * count, body)[0]
+    out_maps = [[dim(k) for k in range(rank)]] * len(starts)
+    inits = [cx.full(number, shape, dtype) for number, dtype in starts]
+    return cx.generic([padded, extent], [source, window_map], inits, out_maps, "p" * rank + "r" * count, body)
 
 
 def _max_pool(cx: LoweringContext, count: int) -> ir.Value:
@@ -116,10 +132,52 @@ def lower_max_pool(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.max_pool2d_with_indices", "torch.aten.max_pool3d_with_indices")
 def lower_max_pool_with_indices(cx: LoweringContext) -> list[ir.Value | None]:
-    """Values only: the indices are for the gradient (or for unpooling)."""
-    if cx.result_used(1):
+    """The maxima, and where they are used, their positions in the image."""
+    count = _spatial(cx.name)
+    return _max_pool_with_positions(cx, count) if cx.result_used(1) else [_max_pool(cx, count), None]
+
+
+def _max_pool_with_positions(cx: LoweringContext, count: int) -> list[ir.Value | None]:
+    """The first of equal maxima, and the last NaN, as PyTorch's kernel finds them."""
+    x, shape = cx.tensor(0), cx.result_shape()
+    window, dtype = _window(cx, count, 2, 3, 4, 5), cx.dtype(x)
+    if dtype.is_bool:
+        cx.unsupported("pooling of bool")
+    if not cx.state.finds_positions:
         cx.unsupported("the positions of the maxima are used")
-    return [_max_pool(cx, _spatial(cx.name)), None]
+    if any(p and d > 1 for p, d in zip(window.padding, window.dilation, strict=True)):
+        cx.unsupported("the positions of maxima in dilated windows of a padded image")
+    accumulate, rank = dtype.compute, len(shape)
+
+    def body(b: ScalarBuilder, value: Scalar, _: Scalar, best: Scalar, at: Scalar) -> Sequence[Scalar]:
+        value = b.cast(value, accumulate)
+        takes = b.cmp("gt", value, best)
+        if dtype.is_float:
+            takes = b.or_(takes, b.is_nan(value))
+        here = b.index(rank)
+        for k in range(1, count):
+            here = b.add(b.mul(here, window.kernel[k]), b.index(rank + k))
+        return b.select(takes, value, best), b.select(takes, b.cast(here, I32), at)
+
+    maxima, offsets = _over_windows(cx, x, window, shape, [(dtype.min, accumulate), (0, I32)], body)
+    sizes = cx.shape(x)[rank - count :]
+
+    def position(b: ScalarBuilder, offset: Scalar) -> Scalar:
+        found: Scalar = b.const(0, I64)
+        for k, size in enumerate(sizes):
+            behind = prod(window.kernel[k + 1 :])
+            step = b.div(offset, behind) if behind > 1 else offset
+            offset = b.sub(offset, b.mul(step, behind))
+            place = b.add(
+                b.mul(b.index(rank - count + k), window.stride[k]), b.mul(b.cast(step, I64), window.dilation[k])
+            )
+            if window.padding[k]:
+                # Only where nothing was taken, all being as small as the padding, is this before the image.
+                place = b.maximum(b.sub(place, window.padding[k]), 0)
+            found = b.add(b.mul(found, size_scalar(cx, b, size)), place)
+        return found
+
+    return [cx.cast(maxima, dtype), cx.pointwise([offsets], position, I64)]
 
 
 @lowers("torch.aten.avg_pool1d", "torch.aten.avg_pool2d", "torch.aten.avg_pool3d")

@@ -89,6 +89,7 @@ NETS = {
     "max_pool": lambda: Net(nn.MaxPool2d(3, 2, 1), 8),
     "avg_pool": lambda: Net(nn.AvgPool2d(2, ceil_mode=True), 8),
     "pool_indices": lambda: Net(lambda x: F.max_pool2d(x, 2, return_indices=True)[1].to(x.dtype) * 0.1, 8),
+    "dilated_indices": lambda: Net(lambda x: F.max_pool2d(x, 3, 2, 1, 2, False, True)[1].to(x.dtype) * 0.1, 8),
     "batch_norm": lambda: Net(nn.Sequential(nn.BatchNorm2d(8), nn.Hardswish()), 8),
     "group_norm": lambda: Net(nn.GroupNorm(2, 8), 8),
     "softmax": lambda: Net(nn.Softmax(1), 8),
@@ -176,7 +177,7 @@ def test_training():
 
 
 # Nets of which an op is a call.
-@pytest.mark.parametrize("name", ["pool_indices"])
+@pytest.mark.parametrize("name", ["dilated_indices"])
 def test_calls_return_the_strides_that_the_plan_expects(name, monkeypatch):
     """A result in another order would be copied at every call."""
     copies = []

@@ -11,10 +11,11 @@ import torch
 import torch.nn.functional as F
 
 import kiln
+from kiln.frontend.report import collect
 from kiln.lowering import paths
 
-GATHERED = "gpu pooling-gradients: gathered"
-LEFT = "gpu pooling-gradients: left to ATen"
+GATHERED = "any pooling-gradients: gathered"
+LEFT = "any pooling-gradients: left to ATen"
 
 WINDOWS = [
     (F.max_pool2d, (2, 3, 9, 11), {"kernel_size": 3, "stride": 2, "padding": 1}),
@@ -35,22 +36,23 @@ def gradient(run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, dtype
     return found
 
 
-def compiled(function: Any, **options: Any) -> Any:
+def compiled(function: Any, target: str = "tt-cpu", **options: Any) -> Any:
     torch._dynamo.reset()
     paths.reset()
-    return torch.compile(function, backend=kiln.backend, options={"fallback": False, "target": "tt-cpu"}, **options)
+    return torch.compile(function, backend=kiln.backend, options={"fallback": False, "target": target}, **options)
 
 
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("pool", "shape", "window"), WINDOWS)
-def test_windows(pool: Any, shape: tuple[int, ...], window: dict[str, Any], dtype: torch.dtype) -> None:
+def test_windows(pool: Any, shape: tuple[int, ...], window: dict[str, Any], dtype: torch.dtype, target: str) -> None:
     """Of elements that are the maximum together, the first one gets the gradient."""
     torch.manual_seed(0)
     x = torch.randint(-4, 4, shape).float()
     x.view(-1)[5::17] = float("nan")
     x.view(-1)[:3] = -float("inf")
     exact = gradient(lambda x: pool(x * 2, **window), x, torch.float64)
-    found = gradient(compiled(lambda x: pool(x * 2, **window)), x, dtype)
+    found = gradient(compiled(lambda x: pool(x * 2, **window), target), x, dtype)
     assert paths.taken()[GATHERED] == 1
     # Gradients are sums of a few, in f32, and are rounded once.
     torch.testing.assert_close(found.double(), exact, rtol=2e-7 if dtype is torch.float32 else 2**-8, atol=1e-6)
@@ -86,3 +88,12 @@ def test_what_is_left_to_aten(shape: tuple[int, ...], window: dict[str, Any], dy
     found = gradient(compiled(lambda x: F.max_pool2d(x * 2, **window), dynamic=dynamic), x, torch.float32)
     torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=1e-6)
     assert LEFT in paths.taken() and GATHERED not in paths.taken()
+
+
+def test_kernels_alone_on_the_cpu() -> None:
+    """Neither the maxima nor their positions nor gradients are left to ATen."""
+    x = torch.randn(2, 4, 12, 12, requires_grad=True)
+    with collect() as reports:
+        compiled(lambda x: F.max_pool2d(x, 3, 2, 1), "cpu")(x).sum().backward()
+    assert [report.graph for report in reports] == ["forward", "backward"]
+    assert not any(report.aten_calls for report in reports)

@@ -114,5 +114,18 @@ def test_writes_are_atens(name: str, context: ir.Context) -> None:
     assert [d.way for d in decisions if d.op.startswith(f"torch.aten.{name}")] == ["aten"]
 
 
-def test_positions_of_maxima_are_atens(context: ir.Context) -> None:
-    check(lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGE,), context, way="aten")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_positions_of_maxima(context: ir.Context, dynamic: bool) -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = F.max_pool2d(x, 2, return_indices=True)
+        second = F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True)
+        return (*first, *second, *F.max_pool2d(x, 2, 1, 0, 2, return_indices=True))
+
+    x = IMAGE.round()  # there are equals
+    x[0, 0, :4, :4] = -torch.inf
+    x[1, 1, 2, 3:5] = torch.nan
+    check(run, (x,), context, dynamic)
+
+
+def test_positions_in_dilated_windows_of_padded_images_are_atens(context: ir.Context) -> None:
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, 2, return_indices=True), (IMAGE,), context, way="aten")
