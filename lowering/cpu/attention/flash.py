@@ -27,6 +27,7 @@ from kiln.lowering.cpu.contraction import (
     MatrixUnit,
     Operand,
     Place,
+    Tile,
     load_sums,
     store_sums,
     sum_products,
@@ -299,8 +300,10 @@ class Attention(Softmax):
             if unit.is_numbered:
                 start = load_sums(b, unit, grid, at)
             else:
-                factors = [factor(r) for r in range(self.mr)]
-                start = [b.mulf(self.load(at(r, v).at), factors[r]) for r, v in grid.tiles]
+                start = list[Tile]()
+                for r in range(grid.high):  # a row's factor where it is wanted: all of them need too many registers
+                    by = factor(r)
+                    start += [b.mulf(self.load(at(r, v).at), by) for v in range(grid.wide)]
             store_sums(b, unit, grid, sum_products(b, unit, grid, left, right, count, start), at)
 
         self.columns(size, size, tile)

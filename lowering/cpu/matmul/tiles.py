@@ -264,8 +264,8 @@ class Tiles:
         lanes, places = type_.shape[0], [self.place(i, j, r, v) for r, v in grid.tiles]
         add = b.addiv if self.unit.sums == "i32" else b.addf
         if self.plan.is_shifted:
-            over = [b.broadcast(b.load(self.over, b.addi(i, r)), lanes) for r in range(grid.high)]
-            sums = [add(x, over[r]) for x, (r, _) in zip(sums, grid.tiles, strict=True)]
+            over = [b.load(self.over, b.addi(i, r)) for r in range(grid.high)]
+            sums = [add(x, b.broadcast(over[r], lanes)) for x, (r, _) in zip(sums, grid.tiles, strict=True)]
         if first is not True:
             before = b.if_(
                 first,
