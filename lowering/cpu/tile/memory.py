@@ -14,6 +14,7 @@ from kiln.dialects.elements import element_of, with_element
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Index, is_interleaved
 from kiln.lowering.cpu.tile.lines import Bend, Piece, pieces
+from kiln.lowering.cpu.tile.row_stage import RowStage
 from kiln.lowering.cpu.tile.scopes import Scopes
 from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
@@ -31,7 +32,7 @@ class Memory(Scopes):
     stage: the tiles of operands that the lanes stride over, inside of a loop over one.
     """
 
-    stage: Stage | None = None
+    stage: "Stage | RowStage | None" = None
 
     def __init__(
         self,

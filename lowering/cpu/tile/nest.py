@@ -16,6 +16,7 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
 from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
@@ -49,7 +50,8 @@ class Nest:
     split_lane: threads share the lane's blocks instead of the iterations of `outer`.
     reductions: what the roots need reduced, inner ones first, at which index.
     tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, where the
-        operand is transposed a tile at a time (stage.py).
+        operand is transposed a tile at a time (stage.py); where reductions are rows, a dim of rows that is walked in
+        blocks, for which an operand is transposed (row_stage.py).
     cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
     turns: a short dim that is written out inside of a block of lanes (turns.py).
     """
@@ -100,7 +102,12 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     inner = [d for d in merged.dims if d not in reduced and d != lane]
     uniform = bool(accesses.reduced) and (rows or lane is None)
     reductions = _reductions(body, accesses, merged.dims)
-    tile = None if accesses.reduced or lane is None else _tile(e, accesses, outer, lane)
+    tile: tuple[int, int] | None = None
+    if uniform:
+        along = accesses.inner if lane is None else accesses.inner | {lane}
+        tile = _block(e, block_dim(accesses.found, outer, along, e.loops))
+    elif lane is not None and not accesses.reduced:
+        tile = _tile(e, accesses, outer, lane)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
     cut = None if tile is not None else choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
@@ -146,6 +153,13 @@ def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tupl
     return None
 
 
+def _block(e: Evaluator, dim: int | None) -> tuple[int, int] | None:
+    """The dim, and a new one for its blocks of rows."""
+    if dim is None:
+        return None
+    return dim, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[dim], ROWS)).position
+
+
 def _few_units(e: Evaluator, outer: list[int], pieces: int) -> bool:
     """Whether the outer loops are known to have too few iterations to share, in all or in each of their pieces."""
     units = 1
@@ -183,7 +197,7 @@ def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
     for d in [*nest.outer, *nest.inner, *(d for d in (nest.lane, nest.turns) if d is not None)]:
         space = space * e.loops.extents[d]
     if nest.tile is not None:
-        space = space * TILE
+        space = space * (ROWS if nest.reductions else TILE)
     cost = 1 + sum(e.body.own_cost(op) for op in e.body.operations)
     if not nest.inner and not nest.rows:
         for reduction in e.body.reductions():

@@ -16,6 +16,7 @@ from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import lane_borders
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.nest import TILE, Nest, Root
+from kiln.lowering.cpu.tile.row_stage import RowStage
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.cpu.tile.turns import store_in_turns
@@ -33,7 +34,7 @@ _TAKEN = paths.group(
     "cpu loops",
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
     *("narrow blocks at the end", "cut at concatenations", "turns written out"),
-    "lanes cut at concatenations",
+    *("lanes cut at concatenations", "transposed rows"),
 )
 
 
@@ -46,9 +47,13 @@ class NestEmitter:
         lane = [("lane", [nest.lane])] if nest.lane is not None else []
         inner = [("inner", nest.inner)] if nest.inner else []
         self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
-        if nest.tile is not None:
+        self.stage: Stage | RowStage | None = None
+        if nest.tile is not None and nest.reductions:
+            self.levels.insert(1, ("tile", [nest.tile[0]]))
+            self.stage = RowStage(*nest.tile, frozenset(nest.outer))
+        elif nest.tile is not None:
             self.levels.append(("tile", [nest.tile[0]]))
-        self.stage = Stage(*nest.tile, TILE) if nest.tile is not None else None
+            self.stage = Stage(*nest.tile, TILE)
         self.width = 1
         self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
         if nest.lane is not None:
@@ -70,7 +75,8 @@ class NestEmitter:
         """The whole nest at the current insertion point."""
         for path, is_so in (
             ("without vectors", self.nest.lane is None),
-            ("transposed tiles", self.nest.tile is not None),
+            ("transposed tiles", isinstance(self.stage, Stage)),
+            ("transposed rows", isinstance(self.stage, RowStage)),
             ("lanes among threads", self.nest.split_lane),
             ("cut at concatenations", self.nest.cut is not None),
             ("turns written out", self.nest.turns is not None),
@@ -180,8 +186,9 @@ class NestEmitter:
         assert self.nest.tile is not None
         e, b = self.e, self.e.b
         dim, tile = self.nest.tile
-        first = b.muli(e.values[tile], TILE)
         assert self.stage is not None
+        size = self.stage.size
+        first = b.muli(e.values[tile], size)
         self.stage.depth = len(e.scopes) - 1
 
         def body(i: Index) -> None:
@@ -190,7 +197,7 @@ class NestEmitter:
                 self._level(k + 1)
                 e.stage = None
 
-        b.for_(first, b.mini(b.addi(first, TILE), e.index(e.loops.extents[dim])), 1, body)
+        b.for_(first, b.mini(b.addi(first, size), e.index(e.loops.extents[dim])), 1, body)
 
     def _lane(self, lane: int, k: int) -> None:
         e, b, width = self.e, self.e.b, self.width

@@ -3,7 +3,7 @@
 
 """Choices about loops: which dim to vectorise, how wide, and which loops of a reduction to merge."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -13,8 +13,9 @@ from kiln.dialects import affine
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import INTERLEAVED
 from kiln.lowering.cpu.tile.lines import bent_line, lane_pattern, pieces
+from kiln.lowering.cpu.tile.row_stage import is_staged
 from kiln.lowering.cpu.tile.turns import takes_turns
-from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient
+from kiln.lowering.tile.access import Access, Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.evaluator import Evaluator
     from kiln.lowering.cpu.tile.scopes import Spilled
 
+_STAGED = 0.5
+"""Cost of an element that is transposed in registers on its way to scratch memory: 7 instructions for 16."""
 SPILL_LIMIT = 1 << 18
 """Elements of scratch above which computing again is cheaper than a trip to memory."""
 
@@ -85,8 +88,10 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
     """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
     options: list[int | None] = [*reversed(candidates), None]
     scores: list[float] = []
+    columns = {d for _, indices in accesses.reduced for x in indices for d in affine.dims_in(x)}
     for lane in options:
         total = 0.0
+        blocks = [d for d in candidates if d != lane] if accesses.reduced and lane not in columns else []
         for a in accesses.found:
             dims = affine.dims_in(a.offset)
             inner = dims & accesses.inner
@@ -101,15 +106,25 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
                     # A gather: other loads that come again find a vector in the cache, this one its elements each.
                     for d in a.loops - dims:
                         cost *= loops.count(d)
+                    cost = _staged_cost(a, count, cost, blocks, [lane], loops)
                 total += a.bytes * cost
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
-                total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)
+                cost = min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)
+                total += a.bytes * _staged_cost(a, count, cost, blocks, inner, loops)
             else:
                 total += a.bytes * count / (max(1, min(16, loops.count(lane))) if lane is not None else 1)
         scores.append(total)
     best = min(range(len(options)), key=lambda i: scores[i])
     return options[best]
+
+
+def _staged_cost(
+    access: Access, count: int, cost: float, blocks: Sequence[int], along: Iterable[int], loops: Loops
+) -> float:
+    """`cost`, or less where a dim of `blocks` can be walked in blocks of rows, whose operands are transposed."""
+    is_cheaper = any(is_staged(access, d, r, loops) for d in blocks for r in along)
+    return min(cost, _STAGED * count) if is_cheaper else cost
 
 
 def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices) -> Merged | None:

@@ -1,0 +1,127 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Operands that reductions of rows stride over: blocks of rows, transposed in registers, wait in scratch memory.
+
+Where an operand is contiguous along the dim that counts rows, as that of `x.t().softmax(-1)`, each vector of a row
+would take its elements one by one, in every loop over the row. Instead the dim is walked in blocks of `ROWS`. Before
+the rows of a block, an operand's part of it is loaded along memory, transposed by shuffles, and stored row by row in
+scratch memory, where all loops over the rows find it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.tile.stage import square
+from kiln.lowering.tile.access import Access, Loops
+
+if TYPE_CHECKING:
+    from kiln.lowering.cpu.tile.memory import Memory
+
+__all__ = ["ROWS", "RowStage", "block_dim", "is_staged"]
+
+ROWS = 16
+"""Rows of a block: a vector's of floats."""
+_LARGEST = 1 << 20
+"""Bytes of a block, up to which it was measured: 4 times as fast as gathers, from memory as from the cache."""
+_ONE = ir.AffineConstantExpr.get
+
+
+def is_staged(access: Access, dim: int, along: int, loops: Loops) -> bool:
+    """Whether blocks of `dim` turn what a row along `along` would gather into neighbours."""
+    linear = affine.linear_coefficients(access.offset)
+    extent = affine.constant_of(loops.extents[along])
+    if linear is None or access.stored or extent is None or dim == along or extent * ROWS * access.bytes > _LARGEST:
+        return False
+    steps = [affine.constant_of(linear[1].get(d, _ONE(0))) for d in (dim, along)]
+    return steps[0] == 1 and steps[1] not in (0, 1, None) and loops.count(dim) >= ROWS
+
+
+def block_dim(accesses: Iterable[Access], outer: Iterable[int], rows: Iterable[int], loops: Loops) -> int | None:
+    """The one of the `outer` dims that is walked in blocks, for operands that are read along dims of `rows`."""
+    reads = list(accesses)
+    along = list(rows)
+    return next((d for d in outer if any(is_staged(a, d, r, loops) for a in reads for r in along)), None)
+
+
+@dataclass
+class RowStage:
+    """The loop over the rows of a block that is open, or about to be.
+
+    dim: what counts rows; tile: the dim that counts blocks; depth: the scope around the rows' loop. bound: dims that
+    are known there.
+    """
+
+    dim: int
+    tile: int
+    bound: frozenset[int]
+    depth: int = 0
+    size: int = ROWS
+    _places: dict[tuple[int, ir.AffineExpr, int, int], ir.AffineExpr] = field(
+        default_factory=dict[tuple[int, ir.AffineExpr, int, int], ir.AffineExpr]
+    )
+
+    def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
+        """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they lie otherwise."""
+        lane = e.lane
+        linear = affine.linear_coefficients(offset)
+        if lane.dim is None or lane.width == 1 or linear is None:
+            return None
+        access = Access(offset, ir.MemRefType(e.buffers[position].type).element_type.width // 8 or 1, frozenset())
+        known = {d for d in affine.dims_in(offset) if d not in (self.dim, lane.dim)} <= self.bound
+        if not known or not is_staged(access, self.dim, lane.dim, e.loops):
+            return None
+        step, extent = (affine.constant_of(x) for x in (linear[1][lane.dim], e.loops.extents[lane.dim]))
+        assert step is not None and extent is not None
+        block = e.loops.simplify(
+            affine.substitute(offset, {lane.dim: _ONE(0), self.dim: ir.AffineDimExpr.get(self.tile) * self.size})
+        )
+        key = position, block, step, extent
+        memo = e.scopes[self.depth].memo
+        if key not in memo:
+            with e.at(self.depth):
+                memo[key] = self._bring(e, key)
+        b = e.b
+        row = b.subi(e.values[self.dim], b.muli(e.values[self.tile], self.size))
+        at = b.addi(b.muli(row, _pitch(extent)), e.values[lane.dim])
+        return b.vload(memo[key], at, lane.width, lane.mask)
+
+    def _bring(self, e: "Memory", key: tuple[int, ir.AffineExpr, int, int]) -> ir.Value:
+        """Transposes an operand's part of a block: element i of row r is at r * pitch + i of the memref returned."""
+        position, block, step, extent = key
+        b, source = e.b, e.buffers[position]
+        element = ir.MemRefType(source.type).element_type
+        pitch = _pitch(extent)
+        count = _ONE(self.size * pitch)
+        if key not in self._places:
+            self._places[key] = e.scratch.reserve(count, element)
+        target = e.scratch.view(e, self._places[key], count, element)
+        w = square(element)
+        first = b.muli(e.values[self.tile], self.size)
+        left = b.subi(e.index(e.loops.extents[self.dim]), first)
+        start = e.index(block)
+        rows = affine.constant_of(e.loops.extents[self.dim])
+        whole = rows is not None and rows % self.size == 0
+
+        def columns(at: Index) -> None:
+            # Elements behind the row's last one repeat it; the pitch has room for them.
+            starts = [b.addi(start, b.muli(b.mini(b.addi(at, i), extent - 1), step)) for i in range(w)]
+            for row in range(0, self.size, w):
+                mask = None if whole else b.mask_below(b.mini(b.maxi(b.subi(left, row), 0), w), w)
+                loaded = [b.vload(source, b.addi(x, row), w, mask) for x in starts]
+                for i, values in enumerate(transpose_registers(b, loaded)):
+                    b.vstore(values, target, b.addi((row + i) * pitch, at))
+
+        b.for_(0, extent, w, columns)
+        return target
+
+
+def _pitch(extent: int) -> int:
+    """Elements from row to row: whole vectors, and one more, so that rows are not all in one set of the cache."""
+    return -(-extent // ROWS) * ROWS + ROWS
