@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import _decomp
 
+from kiln.frontend.average_gradients import average_decompositions
 from kiln.frontend.encoder_layers import encoder_decompositions
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
@@ -116,5 +117,6 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
         **foreach_decompositions(),
         **loss_decompositions(),
         **encoder_decompositions(),
+        **average_decompositions(),
         **corrections(),
     }
