@@ -20,6 +20,7 @@ from kiln.frontend.encoder_layers import encoder_decompositions
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
 from kiln.frontend.losses import loss_decompositions
+from kiln.frontend.padding_gradients import padding_decompositions
 
 __all__ = ["decomposition_table"]
 
@@ -118,5 +119,6 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
         **loss_decompositions(),
         **encoder_decompositions(),
         **average_decompositions(),
+        **padding_decompositions(),
         **corrections(),
     }
