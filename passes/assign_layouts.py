@@ -85,8 +85,9 @@ class AssignLayouts(Pass):
         """Rewrite every function."""
         for function in list(module.body):
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
-                self._copy_views(function)
-                self._copy_images_of_calls(function)
+                self._copy_views(function, self._arrange_results(function))
+                if self._copy_images_of_calls(function):
+                    self._copy_views(function, self._graph(function))  # of results that lie as the copies do
                 graph = self._place_images(function, self._place_results(function))
                 fusions = [op.operation for op in graph.operations if kiln.name_of(op) == "kiln.fusion"]
                 replaced = [_annotate(graph, op) for op in fusions]
@@ -99,8 +100,8 @@ class AssignLayouts(Pass):
         """The analysis with the results arranged for the views that read them."""
         return _with_strides(function, self._preferred)
 
-    def _copy_views(self, function: ir.OpView) -> None:
-        """Turns views that no strides describe into fusions, after results that can avoid it were arranged."""
+    def _arrange_results(self, function: ir.OpView) -> HostGraph:
+        """Finds strides of results that make copies needless; returns the analysis without them."""
         graph = HostGraph(function)
         self._preferred = follow_channels_last(graph)
         if self._preferred:
@@ -108,6 +109,10 @@ class AssignLayouts(Pass):
         self._preferred |= follow_operands(graph)
         self._preferred |= preferred_strides(graph)
         self._preferred |= follow_draws(graph)  # the last: another order would be wrong, not only slower
+        return graph
+
+    def _copy_views(self, function: ir.OpView, graph: HostGraph) -> None:
+        """Turns views that no strides describe into fusions."""
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or not _why_copied(graph, op.results[0]):
                 continue
@@ -170,12 +175,13 @@ class AssignLayouts(Pass):
                 op.operation.operands[number] = copy
         return assigned
 
-    def _copy_images_of_calls(self, function: ir.OpView) -> None:
-        """The same for calls, whose results lie as what they read does."""
+    def _copy_images_of_calls(self, function: ir.OpView) -> bool:
+        """The same for calls, whose results lie as what they read does; whether there were any."""
         copies = self._copy_images(self._graph(function), mixed_image)
         if copies:
             self._preferred |= copies
             follow_images(self._graph(function))
+        return bool(copies)
 
     def _copy_images(
         self, graph: HostGraph, images: Callable[[HostGraph, ir.Operation], list[int]]

@@ -208,3 +208,21 @@ def scheduled(model, x):
         torch.compile(model, backend="kiln", options=OPTIONS | {"debug_dir": folder})(x)
         (file,) = Path(folder).rglob("*.sched.mlir")
         return [line for line in file.read_text().splitlines() if 'kind = "matmul"' in line]
+
+
+@torch.enable_grad()
+def test_a_view_of_a_gradient_that_lies_as_its_copied_image_does():
+    """The linear layer's gradient is a product of a reshape, which no strides describe of a channels-last gradient."""
+
+    def run(x, weight, kernel):
+        return F.conv2d(F.linear(x, weight), kernel)
+
+    x, weight = torch.randn(4, 24, 6, 15), torch.randn(16, 15, requires_grad=True)
+    kernel = torch.randn(8, 24, 1, 1).to(memory_format=torch.channels_last).requires_grad_()
+    compiled = torch.compile(run, backend="kiln", options=OPTIONS)
+    found = torch.autograd.grad(compiled(x, weight, kernel).square().sum(), (weight, kernel))
+    wide = [t.detach().double().requires_grad_() for t in (weight, kernel)]
+    exact = torch.autograd.grad(run(x.double(), *wide).square().sum(), wide)
+    for mine, right in zip(found, exact, strict=True):
+        assert (mine - right).abs().max() < 1e-5 * right.abs().max()
+    assert found[1].is_contiguous(memory_format=torch.channels_last)
