@@ -91,7 +91,7 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
     columns = {d for _, indices in accesses.reduced for x in indices for d in affine.dims_in(x)}
     for lane in options:
         total = 0.0
-        blocks = [d for d in candidates if d != lane] if accesses.reduced and lane not in columns else []
+        blocks = [d for d in candidates if d in columns] if lane not in columns else []
         for a in accesses.found:
             dims = affine.dims_in(a.offset)
             inner = dims & accesses.inner
@@ -122,8 +122,10 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
 def _staged_cost(
     access: Access, count: int, cost: float, blocks: Sequence[int], along: Iterable[int], loops: Loops
 ) -> float:
-    """`cost`, or less where a dim of `blocks` can be walked in blocks of rows, whose operands are transposed."""
-    is_cheaper = any(is_staged(access, d, r, loops) for d in blocks for r in along)
+    """`cost`, or less where one of the outer loops, `blocks`, can be walked in blocks of rows, whose operands are
+    transposed.
+    """
+    is_cheaper = any(is_staged(access, d, r, blocks, loops) for d in blocks for r in along)
     return min(cost, _STAGED * count) if is_cheaper else cost
 
 

@@ -9,7 +9,7 @@ the rows of a block, an operand's part of it is loaded along memory, transposed 
 scratch memory, where all loops over the rows find it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,37 +30,39 @@ ROWS = 16
 """Rows of a block: a vector's of floats."""
 _LARGEST = 1 << 20
 """Bytes of a block, up to which it was measured: 4 times as fast as gathers, from memory as from the cache."""
-_ONE = ir.AffineConstantExpr.get
+_constant = ir.AffineConstantExpr.get
 
 
-def is_staged(access: Access, dim: int, along: int, loops: Loops) -> bool:
-    """Whether blocks of `dim` turn what a row along `along` would gather into neighbours."""
+def is_staged(access: Access, dim: int, along: int, outer: Collection[int], loops: Loops) -> bool:
+    """Whether blocks of `dim`, one of the `outer` loops, turn what a row along `along` would gather into neighbours."""
+    if not affine.dims_in(access.offset) <= {*outer, dim, along}:
+        return False  # an operand that changes within the block
     linear = affine.linear_coefficients(access.offset)
     extent = affine.constant_of(loops.extents[along])
     if linear is None or access.stored or extent is None or dim == along or extent * ROWS * access.bytes > _LARGEST:
         return False
-    steps = [affine.constant_of(linear[1].get(d, _ONE(0))) for d in (dim, along)]
+    steps = [affine.constant_of(linear[1].get(d, _constant(0))) for d in (dim, along)]
     return steps[0] == 1 and steps[1] not in (0, 1, None) and loops.count(dim) >= ROWS
 
 
-def block_dim(accesses: Iterable[Access], outer: Iterable[int], rows: Iterable[int], loops: Loops) -> int | None:
+def block_dim(accesses: Iterable[Access], outer: Collection[int], rows: Iterable[int], loops: Loops) -> int | None:
     """The one of the `outer` dims that is walked in blocks, for operands that are read along dims of `rows`."""
     reads = list(accesses)
     along = list(rows)
-    return next((d for d in outer if any(is_staged(a, d, r, loops) for a in reads for r in along)), None)
+    return next((d for d in outer if any(is_staged(a, d, r, outer, loops) for a in reads for r in along)), None)
 
 
 @dataclass
 class RowStage:
     """The loop over the rows of a block that is open, or about to be.
 
-    dim: what counts rows; tile: the dim that counts blocks; depth: the scope around the rows' loop. bound: dims that
-    are known there.
+    dim: what counts rows; tile: the dim that counts blocks; depth: the scope around the rows' loop, inside of the
+    `outer` ones.
     """
 
     dim: int
     tile: int
-    bound: frozenset[int]
+    outer: frozenset[int]
     depth: int = 0
     size: int = ROWS
     _places: dict[tuple[int, ir.AffineExpr, int, int], ir.AffineExpr] = field(
@@ -74,13 +76,12 @@ class RowStage:
         if lane.dim is None or lane.width == 1 or linear is None:
             return None
         access = Access(offset, ir.MemRefType(e.buffers[position].type).element_type.width // 8 or 1, frozenset())
-        known = {d for d in affine.dims_in(offset) if d not in (self.dim, lane.dim)} <= self.bound
-        if not known or not is_staged(access, self.dim, lane.dim, e.loops):
+        if not is_staged(access, self.dim, lane.dim, self.outer, e.loops):
             return None
         step, extent = (affine.constant_of(x) for x in (linear[1][lane.dim], e.loops.extents[lane.dim]))
         assert step is not None and extent is not None
         block = e.loops.simplify(
-            affine.substitute(offset, {lane.dim: _ONE(0), self.dim: ir.AffineDimExpr.get(self.tile) * self.size})
+            affine.substitute(offset, {lane.dim: _constant(0), self.dim: ir.AffineDimExpr.get(self.tile) * self.size})
         )
         key = position, block, step, extent
         memo = e.scopes[self.depth].memo
@@ -98,7 +99,7 @@ class RowStage:
         b, source = e.b, e.buffers[position]
         element = ir.MemRefType(source.type).element_type
         pitch = _pitch(extent)
-        count = _ONE(self.size * pitch)
+        count = _constant(self.size * pitch)
         if key not in self._places:
             self._places[key] = e.scratch.reserve(count, element)
         target = e.scratch.view(e, self._places[key], count, element)

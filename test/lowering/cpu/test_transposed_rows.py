@@ -88,3 +88,15 @@ def test_it_is_taken_whatever_the_threads(threads: int) -> None:
         assert paths.taken()["cpu loops: transposed rows"]
     finally:
         torch.set_num_threads(before)
+
+
+def test_rows_of_two_dims_that_are_no_line() -> None:
+    """An operand that changes within a block is none of it."""
+
+    def inside(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        image = x[:, 1:-1, 2:-1].permute(0, 3, 1, 2)
+        return (image - image.mean((-1, -2), keepdim=True)) * y
+
+    check(inside, torch.randn(2, 9, 11, 40), torch.randn(2, 40, 7, 8), 1e-6)
+    softmax = FUNCTIONS["softmax"]
+    check(lambda x, y: softmax(x, y)[:, 1:].sum((-1, -2)), torch.randn(3, 30, 20), torch.randn(1), 1e-6)
