@@ -55,11 +55,12 @@ def guards(reports: list[CompileReport]) -> Sequence[Place]:
 
 def not_kept(reports: list[CompileReport], error: BaseException, *, rewritten: bool = True) -> None:
     """Say in the reports that traces of these graphs are not kept, and warn where the frontend did not rewrite them."""
-    reason = f"not kept: {type(error).__name__}: {error}"
+    cause = f"{type(error).__name__}: {error}"
+    reason = f"not kept: {cause}"
     if rewritten:
         log.warning("kiln: AOTAutograd's trace of a graph is %s", reason)
     else:
-        text = f"kiln: a graph is compiled as PyTorch traced it: a rewrite of it failed: {reason[10:]}"
+        text = f"kiln: a graph is compiled as PyTorch traced it: a rewrite of it failed: {cause}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     for report in reports:
         report.trace = reason

@@ -19,7 +19,7 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.tile.stage import square
-from kiln.lowering.tile.access import Access, Loops
+from kiln.lowering.tile.access import Access, Loops, element_bytes
 
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.memory import Memory
@@ -29,7 +29,7 @@ __all__ = ["ROWS", "RowStage", "block_dim", "is_staged"]
 ROWS = 16
 """Rows of a block: a vector's of floats."""
 _LARGEST = 1 << 20
-"""Bytes of a block, up to which it was measured: 4 times as fast as gathers, from memory as from the cache."""
+"""Bytes of a block, up to which it was measured to be faster than gathers (`epyc-experiments.json`)."""
 _constant = ir.AffineConstantExpr.get
 
 
@@ -75,7 +75,7 @@ class RowStage:
         linear = affine.linear_coefficients(offset)
         if lane.dim is None or lane.width == 1 or linear is None:
             return None
-        access = Access(offset, ir.MemRefType(e.buffers[position].type).element_type.width // 8 or 1, frozenset())
+        access = Access(offset, element_bytes(e.body.tensors[position].type), frozenset())
         if not is_staged(access, self.dim, lane.dim, self.outer, e.loops):
             return None
         step, extent = (affine.constant_of(x) for x in (linear[1][lane.dim], e.loops.extents[lane.dim]))
