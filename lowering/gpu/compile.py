@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kiln.errors import CompileError, UnsupportedError
+from kiln.lowering.gpu.assembler import assembler_version, newest_assembler
 from kiln.lowering.gpu.packed_integers import has_packed_integers, unpacked
 
 __all__ = ["Artifacts", "assembled_ptx", "compile_ttir", "gpu_target", "triton_problem"]
@@ -120,9 +121,10 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
     with tempfile.TemporaryDirectory() as folder:
         is_scheduled = '"ttg.num-warps"' in text
         path = Path(folder) / ("kernel.ttgir" if is_scheduled else "kernel.ttir")
-        path.write_text(text)
+        path.write_text(text + _mark(wanted))
         try:
-            compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
+            with newest_assembler():
+                compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
             described = _descriptors(path, wanted) if is_scheduled else None
             asm = dict(compiled.asm)
             if has_packed_integers(asm.get("ptx", "")):
@@ -161,6 +163,14 @@ def assembled_ptx(made: Artifacts, text: str, target: str) -> Artifacts:
     return dataclasses.replace(made, assembly=asm["ptx"], binary=asm["cubin"])
 
 
+def _mark(target: Any) -> str:
+    """A comment of a kernel's text: Triton's cache asks for the assembler that it would have taken itself."""
+    if target.backend != "cuda":
+        return ""
+    major, minor = assembler_version(target.arch)
+    return f"\n// assembled by ptxas {major}.{minor}\n"
+
+
 def _no_kernel(text: str) -> str | None:
     """Why Triton would end the process, which it does where it finds no function in the outermost module."""
     if "tt.func" not in text:
@@ -178,7 +188,8 @@ def _assembled(ptx: str, target: Any, options: dict[str, Any]) -> dict[str, Any]
     backend: Any = make_backend(target)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, backend.parse_options(dict(options)), Language.TRITON)
-    return {"ptx": ptx, "cubin": stages["cubin"](ptx, {})}
+    with newest_assembler():
+        return {"ptx": ptx, "cubin": stages["cubin"](ptx, {})}
 
 
 def _descriptors(path: Path, target: Any) -> Any:

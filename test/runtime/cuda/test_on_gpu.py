@@ -43,6 +43,19 @@ def test_products() -> None:
               randn(n, dtype=bf16), limit=2e-2)  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [48, 64, 200])
+@pytest.mark.parametrize("first", ["rows", "columns"])
+def test_products_of_one_matrix_with_weights_in_rows_and_in_columns(first: str, size: int) -> None:
+    """One buffer of shared memory, read in two layouts: ptxas 12.8 makes wrong code of that."""
+
+    def gated(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.linear(x, a)) * F.linear(x, b)
+
+    rows, columns = randn(3072, size, dtype=torch.bfloat16), randn(size, 3072, dtype=torch.bfloat16).t()
+    weights = (rows, columns) if first == "rows" else (columns, rows)
+    check(gated, randn(1, 64, size, dtype=torch.bfloat16), *weights, limit=2e-2)
+
+
 def test_attention() -> None:
     q, k, v = (randn(2, 3, 50, 32) for _ in range(3))
     check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v, limit=1e-3)
