@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _WARP = 32
+_WARPS = 4
 _NOTHING = """"builtin.module"() ({
   "tt.func"() ({ "tt.return"() : () -> () }) {sym_name = "nothing", sym_visibility = "public", function_type = () -> (),
     arg_attrs = [], noinline = false} : () -> ()
@@ -230,13 +231,21 @@ def meanwhile(plan: Plan) -> None:
 
 
 def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
-    """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have.
+    """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have, and
+    with more warps where Triton fails with few: its passes do not take every kernel with one warp.
 
-    Raises UnsupportedError if it does not fit even without a pipeline.
+    Raises UnsupportedError if it does not fit even without a pipeline, CompileError if Triton fails with four warps.
     """
     room = machine(arch).shared_bytes
     while True:
-        made = compile_ttir(text, arch, options)
+        try:
+            made = compile_ttir(text, arch, options)
+        except CompileError:
+            warps = options.get("num_warps", _WARPS)
+            if warps >= _WARPS:
+                raise
+            options = {**options, "num_warps": 2 * warps}
+            continue
         wanted = made.metadata["shared"]
         if wanted <= room:
             return made

@@ -71,6 +71,22 @@ def test_a_smaller_schedule_is_tried_and_reported(gpu, monkeypatch):
     assert not reports[0].aten_calls
 
 
+def test_more_warps_are_tried_where_triton_fails_with_one(gpu, monkeypatch):
+    def compile_ttir(text, target, options):
+        warps.append(options["num_warps"])
+        if options["num_warps"] == 1:
+            raise CompileError("PassManager::run failed")
+        return gpu.compile_ttir(text, target, options)
+
+    warps: list[int] = []
+    monkeypatch.setattr(gpu_kernels, "compile_ttir", compile_ttir)
+    x = torch.randn(49, 33)
+    with collect() as reports:
+        found = compiled(lambda x: F.rms_norm(torch.sigmoid(x), (33,)))(x)
+    assert close(found, F.rms_norm(torch.sigmoid(x.double()), (33,)))
+    assert warps == [1, 2] and not reports[0].aten_calls
+
+
 def test_a_kernel_that_never_compiles_is_left_to_aten_with_the_reason(gpu, monkeypatch):
     def compile_ttir(text, target, options):
         if "softmax" in text:
