@@ -71,6 +71,7 @@ def _fold(gm: GraphModule) -> int:
         if known[mask] is not None:
             _set_argument(node, _MASK, None)
             _set_argument(node, _CAUSAL, known[mask] == "causal")
+            _keep_order(node)
             folded.append(mask)
     for mask in folded:
         for node in reversed(_ancestors(mask)):
@@ -92,6 +93,34 @@ def _set_argument(node: Node, which: tuple[int, str], value: bool | None) -> Non
         node.update_arg(position, value)
     else:
         node.update_kwarg(name, value)
+
+
+def _keep_order(node: Node) -> None:
+    """Has the result of attention that was given a mask keep its order of dims in memory, which is that of the kernel
+    that PyTorch chose.
+    """
+    before = cast(FakeTensor, node.meta["example_value"])
+    args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
+    order = _order(before)
+    with before.fake_mode:  # the formula makes a mask of its own
+        now = cast(Any, node.target)(*args, **kwargs)
+    if order == _order(now):
+        return
+    with node.graph.inserting_after(node):
+        inner = node.graph.call_method("permute", (node, order))
+    with node.graph.inserting_after(inner):
+        dense = node.graph.call_method("contiguous", (inner,))
+    with node.graph.inserting_after(dense):
+        outer = node.graph.call_method("permute", (dense, [order.index(d) for d in range(len(order))]))
+    values = [before.permute(order), before.permute(order).contiguous(), before]
+    for made, value in zip((inner, dense, outer), values, strict=True):
+        made.meta = {**node.meta, "example_value": value}
+    node.replace_all_uses_with(outer, delete_user_cb=lambda user: user is not inner)
+
+
+def _order(value: Tensor) -> list[int]:
+    """The dims, the outermost in memory first."""
+    return sorted(range(value.dim()), key=lambda d: -value.stride(d))
 
 
 def _fits(node: Node, mask: Node) -> bool:

@@ -198,3 +198,37 @@ def test_gradients_are_those_of_the_mask():
         wide = q.detach().double().requires_grad_()
         model(wide).sin().sum().backward()
         torch.testing.assert_close(q.grad.double(), wide.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_keeps_the_order_of_dims_that_eager_chooses_with_a_mask():
+    """PyTorch has a mask of three dims, beside queries of four, computed by the formula, whose result is dense in the
+    order of its dims; flash attention's is not.
+    """
+
+    def f(q):
+        return attend(torch.ones(1, TOKENS, 1, dtype=torch.bool), q)[..., ::2]
+
+    q = torch.randn(2, TOKENS, 3, 8).transpose(1, 2)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(f, backend=kiln.backend, fullgraph=True, options={"fallback": False})(q)
+        unmasked = F.scaled_dot_product_attention(q, q * 2, q + 1)
+        wanted = f(q)
+    torch.testing.assert_close(found, wanted)
+    assert unmasked[..., ::2].stride() != wanted.stride(), "this case does not show anything"
+    assert found.stride() == wanted.stride()
+
+
+def test_causal_attention_by_the_formula_is_folded():
+    """PyTorch has values of another width than keys computed by the formula, which makes the causal mask."""
+
+    def f(q):
+        mask = torch.arange(TOKENS) <= torch.arange(TOKENS)[:, None]
+        return F.scaled_dot_product_attention(q, q * 2, q[..., :4], attn_mask=mask)
+
+    q = torch.randn(2, 3, TOKENS, 8)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(f, backend=kiln.backend, fullgraph=True, options={"fallback": False})(q)
+    torch.testing.assert_close(found, f(q))
+    assert found.stride() == f(q).stride()
