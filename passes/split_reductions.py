@@ -3,22 +3,23 @@
 
 """Splits long reductions with few results, so that threads have something to share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from torch_mlir import ir
 from typing_extensions import override
 
-from kiln.dialects import affine, kiln
+from kiln.dialects import affine
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
 from kiln.lowering.gpu.schedule import reduction_parts
 from kiln.lowering.host.channels_last import is_made_channels_last
-from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
+from kiln.lowering.tile.body import indexing_maps, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.loops import generic
+from kiln.passes.partial_positions import PartialExtremum, find_position, is_extremum, split_position
+from kiln.passes.partial_reductions import Parts, elementwise
 from kiln.passes.rewrites import may_rewrite
 
 _FEWEST = 8
@@ -26,6 +27,7 @@ _FEWEST = 8
 
 
 _TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims", "with a rest")
+_POSITIONS = paths.group("any split-reductions", "by their own extremum")
 _FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest")
 
 
@@ -39,7 +41,8 @@ class SplitReductions(Pass):
     the reduction of these by the combiner alone. For a GPU, the number of parts is what keeps it busy
     (`reduction_parts`), and several dims are split where one has too few divisors: the images and the rows of a batch,
     say. Of an extent without such divisors, what the parts leave over is reduced by itself. Sums of floats are
-    reassociated, as every parallel sum is. Reductions by an unknown combiner stay.
+    reassociated, as every parallel sum is. The position of an extremum that is split is found in the same parts, by
+    their own extrema. Reductions by an unknown combiner stay.
 
     Before::
 
@@ -113,6 +116,7 @@ class SplitReductions(Pass):
             if function.operation.name != "func.func" or not len(function.regions[0].blocks):
                 continue
             shapes = SymbolicShapes(function)
+            self._extrema: list[PartialExtremum] = []
             reductions = [op for op in function.regions[0].blocks[0].operations if reduction_dims(op)]
             # Erased last: the analysis knows values by address, and a new op may get that of an erased one.
             for op in [op for op in reductions if self._split(op, shapes)]:
@@ -138,23 +142,37 @@ class SplitReductions(Pass):
         if any(c.identity is None for c in found) or len(op.results) != 1:
             self.note(op, "the combiner is not known to be associative")
             return False
-        if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
-            self.note(op, "the body computes with its loop's index")
-            return False
         splits = self._splits(extents, reduced, parts)
         if not splits:
             self.note(op, "no extent is long enough for as many parts")
             return False
         if not may_rewrite(op):
             return False
-        with op.operation.location:
-            _rewrite(op, extents, splits, found[0])
+        with op.operation.location, ir.InsertionPoint(op):
+            self._rewrite(op, Parts(tuple(extents), splits), found[0])
         self.count("split")
         taken = _TAKEN if self.sms else _FOR_THREADS
         taken("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
         if any(extents[d] % count for d, count in splits.items()):
             taken("with a rest")
         return True
+
+    def _rewrite(self, op: ir.OpView, parts: Parts, combiner: Combiner) -> None:
+        found = ((e, p) for e in self._extrema if (p := find_position(op, combiner, e, parts)) is not None)
+        extremum, position = next(found, (None, None))
+        partial: ir.Value | None = None
+        if extremum is not None and position is not None:
+            result = split_position(op, combiner, extremum, position)
+            _POSITIONS("by their own extremum")
+        else:
+            partial = parts.partial(op, combiner)
+            result = parts.combined(op, partial, combiner)
+        for dim in parts.leftover:
+            result = elementwise(combiner, result, parts.rest(op, dim, combiner))
+        if partial is not None and is_extremum(op, combiner):
+            of, out = indexing_maps(op)
+            self._extrema.append(PartialExtremum(op.operands[0], of, out, result, partial, parts))
+        op.results[0].replace_all_uses_with(result)
 
     def _splits(self, extents: Sequence[int], reduced: Sequence[int], parts: int) -> dict[int, int]:
         """The dims to split, each with the number of its parts: a divisor, or of one dim, where all divisors are too
@@ -227,124 +245,3 @@ def _with_rest(extent: int, parts: int) -> int:
     """
     counts = range(parts, max(1, 3 * parts // 4), -1)
     return min(counts, key=lambda p: extent % p, default=1) if extent >= 2 * parts else 1
-
-
-def _rewrite(op: ir.OpView, extents: Sequence[int], splits: Mapping[int, int], combiner: Combiner) -> None:
-    """Replaces the result: `splits` gives dims the number of their parts; what they leave over is reduced by itself."""
-    rank = len(extents)
-    within = [d for d in splits if splits[d] < extents[d]]
-    out = output_map(op)
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    # Loops of the first step: those of the op, with split dims walking within a part, and last the parts. A dim whose
-    # parts are single elements is parallel itself.
-    loops = rank + len(within)
-    part = {d: ir.AffineDimExpr.get(d if d not in within else rank + within.index(d)) for d in splits}
-    moved: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    for d in within:
-        moved[d] = part[d] * (extents[d] // splits[d]) + moved[d]
-    count = len(op.operands) - 1
-    maps = [ir.AffineMap.get(loops, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]]
-    sizes = [_extent(e, extents) for e in out.results]
-    with ir.InsertionPoint(op):
-        # The extent of a part is not the size of any operand: a tensor without contents carries it.
-        carriers = [kiln.empty(element, [extents[d] // splits[d]]) for d in within]
-        assert combiner.identity is not None, "checked by the caller"
-        partial_out = _fill(element, [*sizes, *splits.values()], combiner.identity)
-        reduced = set(reduction_dims(op)) - (splits.keys() - set(within))
-        partial = generic(
-            [*list(op.operands)[:count], *carriers],
-            partial_out,
-            [*maps, *(_dims(loops, [d]) for d in within), ir.AffineMap.get(loops, 0, [*out.results, *part.values()])],
-            ["reduction" if d in reduced else "parallel" for d in range(loops)],
-        )
-        _copy_body(op, partial, count, len(carriers))
-        final_rank = len(sizes) + len(splits)
-        final = generic(
-            [partial.results[0]],
-            op.operands[count],
-            [_dims(final_rank, range(final_rank)), _dims(final_rank, range(len(sizes)))],
-            ["parallel"] * len(sizes) + ["reduction"] * len(splits),
-        )
-        block = final.regions[0].blocks.append(element, element, arg_locs=[op.operation.location] * 2)
-        with ir.InsertionPoint(block):
-            total = ir.Operation.create(
-                combiner.op, results=[element], operands=[block.arguments[1], block.arguments[0]]
-            )
-            ir.Operation.create("linalg.yield", operands=[total.result])
-        result = final.results[0]
-        for d, parts in splits.items():
-            if extents[d] % parts:
-                result = _combined(combiner, result, _rest(op, d, extents[d] % parts, extents, combiner))
-    op.results[0].replace_all_uses_with(result)
-
-
-def _rest(op: ir.OpView, dim: int, count: int, extents: Sequence[int], combiner: Combiner) -> ir.Value:
-    """The op on the last `count` elements of a dim alone, from the combiner's identity on."""
-    rank, operands = len(extents), list(op.operands)[: len(op.operands) - 1]
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    moved: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    moved[dim] = moved[dim] + (extents[dim] - count)
-    maps = [ir.AffineMap.get(rank, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)]
-    assert combiner.identity is not None, "checked by the caller"
-    rest = generic(
-        [*operands, kiln.empty(element, [count])],
-        _fill(element, [_extent(e, extents) for e in output_map(op).results], combiner.identity),
-        [*maps[:-1], _dims(rank, [dim]), output_map(op)],
-        ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)],
-    )
-    _copy_body(op, rest, len(operands), 1)
-    return rest.results[0]
-
-
-def _combined(combiner: Combiner, x: ir.Value, y: ir.Value) -> ir.Value:
-    """`x` and `y` element by element."""
-    type_ = ir.RankedTensorType(x.type)
-    every = _dims(type_.rank, range(type_.rank))
-    both = generic([x, y], kiln.empty(type_.element_type, type_.shape), [every] * 3, ["parallel"] * type_.rank)
-    block = both.regions[0].blocks.append(*[type_.element_type] * 3, arg_locs=[both.location] * 3)
-    with ir.InsertionPoint(block):
-        total = ir.Operation.create(combiner.op, results=[type_.element_type], operands=list(block.arguments)[:2])
-        ir.Operation.create("linalg.yield", operands=[total.result])
-    return both.results[0]
-
-
-def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
-    return affine.substitute(e, dict(enumerate(dims)))
-
-
-def _extent(e: ir.AffineExpr, extents: Sequence[int]) -> int:
-    return extents[e.position] if isinstance(e, ir.AffineDimExpr) else 1
-
-
-def _dims(rank: int, positions: Sequence[int]) -> ir.AffineMap:
-    return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(p) for p in positions])
-
-
-def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute) -> ir.Value:
-    empty = kiln.empty(element, list(sizes))
-    constant = ir.Operation.create("arith.constant", results=[element], attributes={"value": value}).result
-    fill = generic([], empty, [_dims(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
-    block = fill.regions[0].blocks.append(element, arg_locs=[fill.location])
-    with ir.InsertionPoint(block):
-        ir.Operation.create("linalg.yield", operands=[constant])
-    return fill.results[0]
-
-
-def _copy_body(op: ir.OpView, into: ir.Operation, count: int, carriers: int) -> None:
-    """The op's body, with more (unused) arguments for the carriers of extents."""
-    source = op.regions[0].blocks[0]
-    types = [a.type for a in source.arguments]
-    element = types[-1]
-    block = into.regions[0].blocks.append(
-        *types[:count], *[element] * (carriers + 1), arg_locs=[op.operation.location] * (count + carriers + 1)
-    )
-    env: dict[ir.Value, ir.Value] = dict(
-        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + carriers]], strict=True)
-    )
-    with ir.InsertionPoint(block):
-        for inner in source.operations:
-            clone = inner.operation.clone()
-            for i, v in enumerate(inner.operation.operands):
-                if v in env:
-                    clone.operation.operands[i] = env[v]
-            env.update(zip(inner.operation.results, clone.operation.results, strict=True))

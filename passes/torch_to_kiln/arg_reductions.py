@@ -21,6 +21,11 @@ from .scalars import Scalar, ScalarBuilder
 from .sizes import Expr, as_expr
 
 
+def _extremum(cx: LoweringContext, x: ir.Value, dims: Sequence[int], *, is_maximum: bool) -> ir.Value:
+    """In the dtype that elements are compared in: no rounding stands between it and them."""
+    return (maximum_of if is_maximum else minimum_of)(cx, x, dims, dtype=cx.dtype(x).compute)
+
+
 def _position(cx: LoweringContext, x: ir.Value, extremum: ir.Value, dims: Sequence[int]) -> ir.Value:
     """Row-major index, within ``dims``, of the first element equal to ``extremum``; int64."""
     shape = cx.shape(x)
@@ -59,7 +64,7 @@ def argmax(cx: LoweringContext) -> ir.Value:
     if rank == 0:
         return cx.full(0, cx.result_shape(), I64)
     dims = list(range(rank)) if cx.is_none(1) else [cx.dim(1, rank)]
-    extremum = (maximum_of if "argmax" in cx.name else minimum_of)(cx, x, dims)
+    extremum = _extremum(cx, x, dims, is_maximum="argmax" in cx.name)
     result = _position(cx, x, extremum, dims)
     return cx.keep_dims(result, dims) if cx.const_bool(2, False) else result
 
@@ -72,8 +77,8 @@ def max_dim(cx: LoweringContext) -> list[ir.Value | None]:
     if rank == 0:
         return [x, cx.full(0, [], I64)]
     dims, keepdim = [cx.dim(1, rank)], cx.const_bool(2, False)
-    extremum = (maximum_of if ".max." in cx.name else minimum_of)(cx, x, dims)
-    values = cx.keep_dims(extremum, dims) if keepdim else extremum
+    extremum = _extremum(cx, x, dims, is_maximum=".max." in cx.name)
+    values = cx.cast(cx.keep_dims(extremum, dims) if keepdim else extremum, cx.dtype(x))
     if not cx.result_used(1):
         return [values, None]
     indices = _position(cx, x, extremum, dims)

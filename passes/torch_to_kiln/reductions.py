@@ -35,16 +35,20 @@ def sum_of(cx: LoweringContext, x: ir.Value, dims: Sequence[int], dtype: DType, 
     return cx.reduce([x], dims, 0, lambda b, acc, v: b.add(acc, v), dtype, keepdim=keepdim)
 
 
-def maximum_of(cx: LoweringContext, x: ir.Value, dims: Sequence[int], keepdim: bool = False) -> ir.Value:
-    """The maximum, NaN if there is one."""
-    dtype = cx.dtype(x)
-    return cx.reduce([x], dims, dtype.min, lambda b, acc, v: b.maximum(acc, v), dtype, keepdim=keepdim)
+def maximum_of(
+    cx: LoweringContext, x: ir.Value, dims: Sequence[int], keepdim: bool = False, dtype: DType | None = None
+) -> ir.Value:
+    """The maximum, NaN if there is one, in `dtype` or that of `x`."""
+    own = cx.dtype(x)
+    return cx.reduce([x], dims, own.min, lambda b, acc, v: b.maximum(acc, v), dtype or own, keepdim=keepdim)
 
 
-def minimum_of(cx: LoweringContext, x: ir.Value, dims: Sequence[int], keepdim: bool = False) -> ir.Value:
-    """The minimum, NaN if there is one."""
-    dtype = cx.dtype(x)
-    return cx.reduce([x], dims, dtype.max, lambda b, acc, v: b.minimum(acc, v), dtype, keepdim=keepdim)
+def minimum_of(
+    cx: LoweringContext, x: ir.Value, dims: Sequence[int], keepdim: bool = False, dtype: DType | None = None
+) -> ir.Value:
+    """The minimum, NaN if there is one, in `dtype` or that of `x`."""
+    own = cx.dtype(x)
+    return cx.reduce([x], dims, own.max, lambda b, acc, v: b.minimum(acc, v), dtype or own, keepdim=keepdim)
 
 
 def mean_of(cx: LoweringContext, x: ir.Value, dims: Sequence[int], dtype: DType, keepdim: bool = False) -> ir.Value:

@@ -82,10 +82,14 @@ func.func @middle(%x: tensor<2x1000x128xf32>) -> tensor<2xf32> {
 
 // -----
 
-// A body that computes with the loop's index would see that of a part.
+// A body that computes with the loop's index gets that of the whole.
 
 // CHECK-LABEL: func.func @index
-// CHECK-NOT: "parallel"
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]}
+// CHECK: %[[IN:.*]] = linalg.index 0
+// CHECK: %[[PART:.*]] = linalg.index 1
+// CHECK: %[[START:.*]] = arith.muli %[[PART]], %c16384
+// CHECK: arith.addi %[[IN]], %[[START]]
 // CHECK: return
 func.func @index(%x: tensor<1048576xf32>) -> tensor<f32> {
   %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>

@@ -77,3 +77,26 @@ def test_a_row_that_a_program_holds_is_one_kernel() -> None:
 def test_no_results(shape: tuple[int, ...], dim: tuple[int, ...]) -> None:
     x = torch.empty(shape)
     assert compiled(lambda x: (2 * x).sum(dim))(x).shape == x.sum(dim).shape
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize(("shape", "dim"), [((2, 100003), -1), ((4099, 65), 0), ((100003,), None)])
+def test_positions_of_extrema(shape: tuple[int, ...], dim: int | None, dtype: torch.dtype, target: str) -> None:
+    """The first of equal elements, and NaN before any number, wherever they lie among parts and what these leave."""
+
+    def positions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(dim), x.argmin(dim), *(() if dim is None else torch.max(x, dim))
+
+    x = (torch.randn(shape) * 20).to(dtype)
+    inputs = [x]
+    if dtype.is_floating_point:
+        some, last, none = x.clone(), torch.full_like(x, -float("inf")), torch.full_like(x, float("inf"))
+        some.view(-1)[::7001] = float("nan")
+        last.view(-1)[-1] = float("nan")
+        inputs += [some, last, none]
+    torch._dynamo.reset()
+    run = torch.compile(positions, backend="kiln", fullgraph=True, options={"target": target, "fallback": False})
+    for value in inputs:
+        for found, exact in zip(run(value), positions(value), strict=True):
+            torch.testing.assert_close(found, exact, rtol=0, atol=0, equal_nan=True)
