@@ -24,12 +24,16 @@ UNKNOWN_EXTENT = 64
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store: element offset over loop dims, element size in bytes, loops that surround it, which it is."""
+    """One load or store: element offset over loop dims, element size in bytes, loops that surround it, which it is.
+
+    operand: position of the loaded operand among the body's tensors.
+    """
 
     offset: ir.AffineExpr
     bytes: int
     loops: frozenset[int]
     stored: bool = False
+    operand: int | None = None
 
 
 @dataclass
@@ -79,7 +83,7 @@ class Accesses:
         self._seen.add((value, indices))
         position = self.body.argument_position(value)
         if position is not None:
-            self._touch(self.layouts[position], indices, value.type, around)
+            self._touch(self.layouts[position], indices, value.type, around, operand=position)
             return
         op = value.owner.opview
         name = name_of(op)
@@ -100,10 +104,16 @@ class Accesses:
         self._touch(layout, indices, value.type, around, stored=True)
 
     def _touch(
-        self, layout: ir.AffineMap, indices: Indices, type_: ir.Type, around: frozenset[int], stored: bool = False
+        self,
+        layout: ir.AffineMap,
+        indices: Indices,
+        type_: ir.Type,
+        around: frozenset[int],
+        stored: bool = False,
+        operand: int | None = None,
     ) -> None:
         offset = compose_one(layout, indices, self.loops)
-        self.found.append(Access(offset, element_bytes(type_), around, stored))
+        self.found.append(Access(offset, element_bytes(type_), around, stored, operand))
 
     def visit_operands(self, op: ir.OpView, point: Sequence[ir.AffineExpr | None], around: frozenset[int]) -> None:
         """Record what one point of a `linalg.generic`'s iteration space reads."""

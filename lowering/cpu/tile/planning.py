@@ -13,7 +13,7 @@ from kiln.dialects import affine
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import INTERLEAVED
 from kiln.lowering.cpu.tile.lines import bent_line, lane_pattern, pieces
-from kiln.lowering.cpu.tile.row_stage import is_staged
+from kiln.lowering.cpu.tile.row_stage import ROWS, Block, staged_block
 from kiln.lowering.cpu.tile.turns import takes_turns
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
@@ -92,6 +92,7 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
     for lane in options:
         total = 0.0
         blocks = [d for d in candidates if d in columns] if lane not in columns else []
+        staged: set[Block] = set()
         for a in accesses.found:
             dims = affine.dims_in(a.offset)
             inner = dims & accesses.inner
@@ -106,12 +107,12 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
                     # A gather: other loads that come again find a vector in the cache, this one its elements each.
                     for d in a.loops - dims:
                         cost *= loops.count(d)
-                    cost = _staged_cost(a, count, cost, blocks, [lane], loops)
+                    cost = _staged_cost(a, count, cost, blocks, [lane], loops, staged)
                 total += a.bytes * cost
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
                 cost = min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)
-                total += a.bytes * _staged_cost(a, count, cost, blocks, inner, loops)
+                total += a.bytes * _staged_cost(a, count, cost, blocks, inner, loops, staged)
             else:
                 total += a.bytes * count / (max(1, min(16, loops.count(lane))) if lane is not None else 1)
         scores.append(total)
@@ -120,13 +121,23 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
 
 
 def _staged_cost(
-    access: Access, count: int, cost: float, blocks: Sequence[int], along: Iterable[int], loops: Loops
+    access: Access,
+    count: int,
+    cost: float,
+    blocks: Sequence[int],
+    along: Iterable[int],
+    loops: Loops,
+    staged: set[Block],
 ) -> float:
     """`cost`, or less where one of the outer loops, `blocks`, can be walked in blocks of rows, whose operands are
-    transposed.
+    transposed. A block that is among those `staged` before is only loaded.
     """
-    is_cheaper = any(is_staged(access, d, r, blocks, loops) for d in blocks for r in along)
-    return min(cost, _STAGED * count) if is_cheaper else cost
+    found = next((x for d in blocks for r in along if (x := staged_block(access, d, r, blocks, loops))), None)
+    if found is None:
+        return cost
+    own = count / ROWS if found in staged else _STAGED * count
+    staged.add(found)
+    return min(cost, own)
 
 
 def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices) -> Merged | None:

@@ -24,7 +24,7 @@ from kiln.lowering.tile.access import Access, Loops, element_bytes
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.memory import Memory
 
-__all__ = ["ROWS", "RowStage", "block_dim", "is_staged"]
+__all__ = ["ROWS", "Block", "RowStage", "block_dim", "staged_block"]
 
 ROWS = 16
 """Rows of a block: a vector's of floats."""
@@ -33,23 +33,42 @@ _LARGEST = 1 << 20
 _constant = ir.AffineConstantExpr.get
 
 
-def is_staged(access: Access, dim: int, along: int, outer: Collection[int], loops: Loops) -> bool:
-    """Whether blocks of `dim`, one of the `outer` loops, turn what a row along `along` would gather into neighbours."""
+@dataclass(frozen=True)
+class Block:
+    """`ROWS` rows of an operand, the same for all loops that read it.
+
+    start: offset of a row's first element; step: elements of the operand from one of a row to the next; extent: how
+    many a row has.
+    """
+
+    operand: int | None
+    start: ir.AffineExpr
+    step: int
+    extent: int
+
+
+def staged_block(access: Access, dim: int, along: int, outer: Collection[int], loops: Loops) -> Block | None:
+    """The block that turns what a row along `along` would gather into neighbours, where rows are counted by `dim`, one
+    of the `outer` loops; None where there is none.
+    """
     if not affine.dims_in(access.offset) <= {*outer, dim, along}:
-        return False  # an operand that changes within the block
+        return None  # an operand that changes within the block
     linear = affine.linear_coefficients(access.offset)
     extent = affine.constant_of(loops.extents[along])
     if linear is None or access.stored or extent is None or dim == along or extent * ROWS * access.bytes > _LARGEST:
-        return False
-    steps = [affine.constant_of(linear[1].get(d, _constant(0))) for d in (dim, along)]
-    return steps[0] == 1 and steps[1] not in (0, 1, None) and loops.count(dim) >= ROWS
+        return None
+    next_row, step = (affine.constant_of(linear[1].get(d, _constant(0))) for d in (dim, along))
+    if next_row != 1 or step in (0, 1, None) or loops.count(dim) < ROWS:
+        return None
+    start = loops.simplify(affine.substitute(access.offset, {along: _constant(0)}))
+    return Block(access.operand, start, step, extent)
 
 
 def block_dim(accesses: Iterable[Access], outer: Collection[int], rows: Iterable[int], loops: Loops) -> int | None:
     """The one of the `outer` dims that is walked in blocks, for operands that are read along dims of `rows`."""
     reads = list(accesses)
     along = list(rows)
-    return next((d for d in outer if any(is_staged(a, d, r, outer, loops) for a in reads for r in along)), None)
+    return next((d for d in outer if any(staged_block(a, d, r, outer, loops) for a in reads for r in along)), None)
 
 
 @dataclass
@@ -65,48 +84,43 @@ class RowStage:
     outer: frozenset[int]
     depth: int = 0
     size: int = ROWS
-    _places: dict[tuple[int, ir.AffineExpr, int, int], ir.AffineExpr] = field(
-        default_factory=dict[tuple[int, ir.AffineExpr, int, int], ir.AffineExpr]
-    )
+    _places: dict[Block, ir.AffineExpr] = field(default_factory=dict[Block, ir.AffineExpr])
 
     def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
         """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they lie otherwise."""
         lane = e.lane
-        linear = affine.linear_coefficients(offset)
-        if lane.dim is None or lane.width == 1 or linear is None:
+        if lane.dim is None or lane.width == 1:
             return None
-        access = Access(offset, element_bytes(e.body.tensors[position].type), frozenset())
-        if not is_staged(access, self.dim, lane.dim, self.outer, e.loops):
+        access = Access(offset, element_bytes(e.body.tensors[position].type), frozenset(), operand=position)
+        block = staged_block(access, self.dim, lane.dim, self.outer, e.loops)
+        if block is None:
             return None
-        step, extent = (affine.constant_of(x) for x in (linear[1][lane.dim], e.loops.extents[lane.dim]))
-        assert step is not None and extent is not None
-        block = e.loops.simplify(
-            affine.substitute(offset, {lane.dim: _constant(0), self.dim: ir.AffineDimExpr.get(self.tile) * self.size})
-        )
-        key = position, block, step, extent
         memo = e.scopes[self.depth].memo
-        if key not in memo:
+        if block not in memo:
             with e.at(self.depth):
-                memo[key] = self._bring(e, key)
+                memo[block] = self._bring(e, block)
         b = e.b
         row = b.subi(e.values[self.dim], b.muli(e.values[self.tile], self.size))
-        at = b.addi(b.muli(row, _pitch(extent)), e.values[lane.dim])
-        return b.vload(memo[key], at, lane.width, lane.mask)
+        at = b.addi(b.muli(row, _pitch(block.extent)), e.values[lane.dim])
+        return b.vload(memo[block], at, lane.width, lane.mask)
 
-    def _bring(self, e: "Memory", key: tuple[int, ir.AffineExpr, int, int]) -> ir.Value:
+    def _bring(self, e: "Memory", block: Block) -> ir.Value:
         """Transposes an operand's part of a block: element i of row r is at r * pitch + i of the memref returned."""
-        position, block, step, extent = key
-        b, source = e.b, e.buffers[position]
+        assert block.operand is not None
+        step, extent = block.step, block.extent
+        b, source = e.b, e.buffers[block.operand]
         element = ir.MemRefType(source.type).element_type
         pitch = _pitch(extent)
         count = _constant(self.size * pitch)
-        if key not in self._places:
-            self._places[key] = e.scratch.reserve(count, element)
-        target = e.scratch.view(e, self._places[key], count, element)
+        if block not in self._places:
+            self._places[block] = e.scratch.reserve(count, element)
+        target = e.scratch.view(e, self._places[block], count, element)
         w = square(element)
         first = b.muli(e.values[self.tile], self.size)
         left = b.subi(e.index(e.loops.extents[self.dim]), first)
-        start = e.index(block)
+        start = e.index(
+            e.loops.simplify(affine.substitute(block.start, {self.dim: ir.AffineDimExpr.get(self.tile) * self.size}))
+        )
         rows = affine.constant_of(e.loops.extents[self.dim])
         whole = rows is not None and rows % self.size == 0
 

@@ -100,3 +100,15 @@ def test_rows_of_two_dims_that_are_no_line() -> None:
     check(inside, torch.randn(2, 9, 11, 40), torch.randn(2, 40, 7, 8), 1e-6)
     softmax = FUNCTIONS["softmax"]
     check(lambda x, y: softmax(x, y)[:, 1:].sum((-1, -2)), torch.randn(3, 30, 20), torch.randn(1), 1e-6)
+
+
+def test_several_operands_count_once_however_many_loops_read_them() -> None:
+    def softmax(*given: torch.Tensor) -> torch.Tensor:
+        x, y, z, w = (v.t() for v in given)
+        return (x + y * z - w).softmax(-1)
+
+    given = [torch.randn(200, 170) for _ in range(4)]
+    paths.reset()
+    found = torch.compile(softmax, backend="kiln", options={"fallback": False})(*given)
+    assert paths.taken()["cpu loops: transposed rows"]
+    assert float((found.double() - softmax(*(x.double() for x in given))).abs().max()) < 1e-6
