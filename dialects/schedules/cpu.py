@@ -100,14 +100,10 @@ class PanelSchedule(GemmSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockedSchedule(PanelSchedule, kernel="cpu.gemm.blocked"):
-    """Fused multiply-adds; pack_lhs, pack_rhs: blocks are copied into scratch memory.
-
-    prefetch: rows of the rhs that are fetched ahead; 0: none.
-    """
+    """Fused multiply-adds; pack_lhs, pack_rhs: blocks are copied into scratch memory."""
 
     pack_lhs: bool
     pack_rhs: bool
-    prefetch: Natural = 0
 
 
 @dataclass(frozen=True, kw_only=True)

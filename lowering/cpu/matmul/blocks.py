@@ -182,7 +182,6 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedul
         kc=kc,
         pack_lhs=half or lhs_k != 1,
         pack_rhs=pack_rhs,
-        prefetch=8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
     )
 
 

@@ -58,7 +58,6 @@ class Plan:
     shared: bool = False
     strips: bool = False
     fetch: bool = False
-    prefetch: int = 0
 
     @property
     def parts(self) -> int:
@@ -107,7 +106,6 @@ def plan_of(s: TileSchedule, problem: MatmulProblem) -> Plan:
     return Plan(
         unit, s.width, high, wide, mc, nc, s.kc, getattr(s, "ks", s.kc), "place" if in_place else "scratch", right,
         transposed=turned, shared=getattr(s, "shared", False), strips=strips, fetch=fetch,
-        prefetch=getattr(s, "prefetch", 0),
     )  # fmt: skip
 
 

@@ -244,7 +244,7 @@ class Tiles:
             store_sums(b, unit, grid, sums, place)
             return
         sums = sum_products(
-            b, unit, grid, left_tiles, right_tiles, depth, filled=filled, before=self.ahead(right_tiles),
+            b, unit, grid, left_tiles, right_tiles, depth, filled=filled,
             runs=fetch and (self.line_of("right"), fetch),
             unrolled=isinstance(depth, int) and depth <= _WRITTEN_OUT,
         )  # fmt: skip
@@ -276,20 +276,6 @@ class Tiles:
             sums = [add(x, y) for x, y in zip(sums, before, strict=True)]
         for x, place in zip(sums, places, strict=True):
             b.vstore(x, place.buffer, place.at)
-
-    def ahead(self, right: Operand) -> Callable[[Index], None] | None:
-        """Prefetches rows of the rhs into the first-level cache, `prefetch` steps of k before they are wanted."""
-        b, distance = self.b, self.plan.prefetch
-        if not distance:
-            return None
-
-        def prefetch(k: Index) -> None:
-            for v in range(0, self.plan.wide, max(1, self.line_of("right") // self.unit.columns)):
-                place = right(0, v, b.addi(k, distance))
-                if isinstance(place, Place) and place.mask is None:
-                    b.prefetch(place.buffer, place.at)
-
-        return prefetch
 
     # -- fetching ----------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ def _blocked(problem: MatmulProblem, isa: Isa, default: GemmSchedule, rows: int)
     base = base or blocked_schedule(problem, isa, rows)
     yield base
     if problem.rhs_strides[-1] == 1:  # otherwise it has to be packed
-        yield replace(base, pack_rhs=not base.pack_rhs, prefetch=8 if base.pack_rhs else 0)
+        yield replace(base, pack_rhs=not base.pack_rhs)
     for mr, nv in _tiles(isa, rows):
         yield replace(base, mr=mr, nv=nv)
     yield replace(base, kc=-(-base.kc // 2 // base.width) * base.width)
