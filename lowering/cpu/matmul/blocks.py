@@ -1,16 +1,25 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""With which register tiles and blocks vectors multiply; tiles_schedule.py: tiles, schedule.py: which of them.
+"""With which register tiles and blocks matrices are multiplied; tiles_schedule.py: floats by AMX, schedule.py: by what.
 
 Tiles fetch what comes next of a constant only where there are several below each other: one alone would wait for its
 own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rules.json.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16Schedule
+from kiln.dialects.schedules.cpu import (
+    AmxInt8Schedule,
+    BlockedSchedule,
+    Int8Schedule,
+    PanelSchedule,
+    VnniBf16Schedule,
+)
 from kiln.lowering.considered import cheapest
+from kiln.lowering.cpu.contraction import amx
+from kiln.lowering.cpu.contraction.amx import has_amx
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.integers import integer_unit
 from kiln.lowering.cpu.contraction.sizes import LINE, even_part, round_up
@@ -18,17 +27,19 @@ from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
 
 __all__ = [
-    "block_columns",
+    "amx_tile",
     "block_rows",
     "blocked_schedule",
+    "choose_integers",
     "choose_pairs",
     "choose_panels",
-    "integer_blocks",
     "is_large",
     "piece_steps",
     "stream_schedule",
     "vector_class",
 ]
+
+_Panels = TypeVar("_Panels", bound=PanelSchedule)
 
 _ROWS = 256
 """Rows of a block at most."""
@@ -58,6 +69,18 @@ def piece_steps(k: Size, most: int, unit: int = 1, near: bool = False) -> int:
     return round_up(-(-k // max(1, round(k / most) if near else -(-k // most))), unit)
 
 
+def in_panels(
+    kind: type[_Panels], problem: MatmulProblem, m: int, tile: tuple[int, int, int], most: tuple[int, int, int], *,
+    unit: int = 1, near: bool = False, **more: bool,
+) -> _Panels:  # fmt: skip
+    """A schedule of panels for about m rows. tile: rows, vectors and their lanes. most: steps of k, rows and columns of
+    a block. unit, near: see `piece_steps`. more: the other fields.
+    """
+    (mr, nv, width), (steps, rows, columns) = tile, most
+    mc, nc = block_rows(problem, m, rows), block_columns(nv * width, columns)
+    return kind(mr=mr, nv=nv, width=width, mc=mc, nc=nc, kc=piece_steps(problem.k, steps, unit, near), **more)
+
+
 def is_large(problem: MatmulProblem) -> bool:
     """Whether the rhs is one matrix, of a size that is not known to be small: the second-level cache does not keep it
     from call to call.
@@ -78,6 +101,14 @@ def _register_tile(m: int, n: Size, width: int, sums: int, vectors: Sequence[int
     """
     nv = _panel_vectors(n, width, {v: _TIMES[v] for v in vectors})
     return even_part(m, min(sums // nv, 12)), nv
+
+
+def amx_tile(m: int, n: Size) -> tuple[int, int]:
+    """Rows and vectors of sums in tile registers: two by two tiles, of few rows one by four; no more than the
+    columns.
+    """
+    mr, nv = (amx.ROWS, 4) if m <= amx.ROWS else (2 * amx.ROWS, 2)
+    return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
 
 def _panel_vectors(n: Size, width: int, times: Mapping[int, float]) -> int:
@@ -141,18 +172,12 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
         steps = _PACKED_STEPS
         if m > _MANY_ROWS:  # which are read again for each block of columns, from a far cache
             steps, panels = _MANY_STEPS, max(1, _MANY_COLUMNS // (nv * width))
-    return BlockedSchedule(
-        mr=mr,
-        nv=nv,
-        width=width,
-        mc=block_rows(problem, m),
-        nc=nv * width * panels,
-        kc=piece_steps(k, steps, near=True),
-        pack_lhs=False,
-        pack_rhs=not packed,
-        packed=packed,
-        fetch=not packed or alike and m > mr,
-    )
+    most = steps, _ROWS, panels * nv * width
+    fetch = not packed or alike and m > mr
+    return in_panels(
+        BlockedSchedule, problem, m, (mr, nv, width), most, near=True, pack_lhs=False, pack_rhs=not packed,
+        packed=packed, fetch=fetch,
+    )  # fmt: skip
 
 
 def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedule:
@@ -202,7 +227,7 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
 # ------------------------------------------------------------------------------------------------------- pairs of bf16
 
 _PAIRS_IN_PLACE = 12
-_PAIRS_KC, _PAIRS_NC = 192, 128
+_PAIRS_BLOCK = 192, _ROWS, 128  # steps of k, rows, columns
 
 
 def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf16Schedule:
@@ -222,43 +247,35 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
 
     heights = [r for r in (12, 8, 6, 4, 3, 2, 1) if r * nv <= 24]
     mr = cheapest("rows of a register tile", "products a step", heights, cost)
-    return VnniBf16Schedule(
-        mr=mr,
-        nv=nv,
-        width=LANES,
-        mc=block_rows(problem, m),
-        nc=block_columns(nv * LANES, _PAIRS_NC),
-        kc=piece_steps(problem.k, _PAIRS_KC, 2, near=True),
-        pack_lhs=problem.lhs_strides[-1] != 1,
-        pack_rhs=not (packed or in_place),
-        packed=packed,
-        fetch=not in_place and is_large(problem) and (not packed or m > mr),
-    )
+    fetch = not in_place and is_large(problem) and (not packed or m > mr)
+    return in_panels(
+        VnniBf16Schedule, problem, m, (mr, nv, LANES), _PAIRS_BLOCK, unit=2, near=True,
+        pack_lhs=problem.lhs_strides[-1] != 1, pack_rhs=not (packed or in_place), packed=packed, fetch=fetch,
+    )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------- 8-bit integers
 
-_BLOCK = 512, 256, 192  # steps of k, rows, columns: 128 KiB of the lhs, 96 of the rhs
+_BLOCK = 512, _ROWS, 192  # steps of k, rows, columns: 128 KiB of the lhs, 96 of the rhs
+_BLOCK_AMX = 1024, _ROWS, 256
 _BLOCK_IN_PLACE = 4096, 512, 96
 """Of a lhs that is read in place: k in one piece, so that sums stay in registers, and two panels at a time, which the
 tiles of the two before prefetch. Measured: "8-bit integer products, lhs in place" in epyc-kernel-rules.json."""
+_AMX_ROWS = 9  # fewer are dot products, be the rhs constant or not
 
 
-def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> Int8Schedule:
-    """The schedule of products of 8-bit integers by vectors, for about m rows; `packed`: the rhs is a constant."""
+def choose_integers(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> Int8Schedule:
+    """The schedule of products of 8-bit integers for about m rows, by AMX from `_AMX_ROWS` on, else by vectors;
+    `packed`: the rhs is a constant.
+    """
     width, wide, k = isa.vector_bytes // 4, isa.vector_registers >= 32, problem.k
+    if has_amx("i8", isa) and width == LANES and m >= _AMX_ROWS:
+        tile = *amx_tile(m, problem.n), LANES
+        return in_panels(AmxInt8Schedule, problem, m, tile, _BLOCK_AMX, unit=LINE, packed=packed)
     mr, nv = _register_tile(m, problem.n, width, 24) if wide else _register_tile(m, problem.n, width, 8, (2, 1))
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
     in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
-    steps, rows, columns = _BLOCK_IN_PLACE if in_place else _BLOCK
-    return Int8Schedule(
-        mr=mr,
-        nv=nv,
-        width=width,
-        mc=block_rows(problem, m, rows),
-        nc=block_columns(nv * width, columns),
-        kc=piece_steps(k, steps, LINE),
-        packed=packed,
-        in_place=in_place,
-        fetch=in_place and (not packed or m > mr),
+    most, fetch = _BLOCK_IN_PLACE if in_place else _BLOCK, in_place and (not packed or m > mr)
+    return in_panels(
+        Int8Schedule, problem, m, (mr, nv, width), most, unit=LINE, packed=packed, in_place=in_place, fetch=fetch
     )

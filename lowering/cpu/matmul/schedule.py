@@ -13,6 +13,7 @@ Measured: "products: which kernel by rows" in benchmarks/results/performance/epy
 from kiln.dialects.schedules.cpu import (
     AmxBf16Schedule,
     AmxBf16x3Schedule,
+    AmxInt8Schedule,
     BlockedSchedule,
     ByRowsSchedule,
     DotSchedule,
@@ -28,16 +29,15 @@ from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import (
     blocked_schedule,
+    choose_integers,
     choose_pairs,
     choose_panels,
-    integer_blocks,
     stream_schedule,
     vector_class,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import (
-    choose_integer_tiles,
     choose_tiles,
     float_tiles_schedule,
     is_better_in_place,
@@ -49,6 +49,7 @@ _DOT_ROWS = {32: 12, 64: 32}
 _DOT_ROWS_BF16 = 8  # where bf16 is multiplied in pairs, and tiles of AMX do not take it before
 _DOT_ROWS_INTEGERS = 8  # packing takes longer than so few rows
 _SMALL_N = 128
+_ANY = 1 << 30
 
 
 def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> GemmSchedule:
@@ -120,9 +121,9 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
     if integers:
         if n < width:
             return None
-        # Where there are tiles, the rows that are too few for them are dot products.
-        tiles = choose_integer_tiles(problem, m, isa, packed=True)
-        return tiles or (None if has_amx("i8", isa) else integer_blocks(problem, isa, m, packed=True))
+        found = choose_integers(problem, isa, m, packed=True)
+        # Where there is AMX, the rows that are too few for it are dot products.
+        return None if has_amx("i8", isa) and not isinstance(found, AmxInt8Schedule) else found
     if pairs:
         if n < width or is_better_in_place(problem, m, isa):
             return None
@@ -153,9 +154,9 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     if first is not None:
         return first
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
-        return _integer_dot(m, isa) if integers else _dot(problem, isa, m)
+        return _dot(problem, isa, m)
     if integers:
-        return choose_integer_tiles(problem, m, isa) or integer_blocks(problem, isa, m)
+        return choose_integers(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
         return choose_tiles(problem, m, isa) or choose_pairs(problem, m)
     if problem.m == 1 and rhs_n == 1:
@@ -167,28 +168,24 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     return blocked_schedule(problem, isa, m)
 
 
-def _dot(problem: MatmulProblem, isa: Isa, m: int) -> GemmSchedule:
-    width = isa.vector_bytes // problem.sum_bytes
-    wide = isa.vector_registers >= 32
+_TILES: dict[tuple[bool, bool], tuple[tuple[int, int, int], ...]] = {
+    (False, False): ((1, 1, 8), (2, 2, 4), (4, 4, 2), (_ANY, 3, 4)),
+    (False, True): ((1, 1, 8), (2, 2, 4), (4, 4, 4), (_ANY, 6, 4)),
+    (True, False): ((1, 1, 4), (_ANY, 2, 4)),
+    (True, True): ((1, 1, 8), (2, 2, 4), (_ANY, 4, 4)),
+}
+"""Of integers or not, with 32 vector registers or fewer: up to how many rows, rows and columns of a tile of dot products.
+Integers also have a sum of the row itself in registers."""
+
+
+def _dot(problem: MatmulProblem, isa: Isa, m: int) -> DotTileSchedule:
+    """Dot products for about m rows."""
+    integers, width = problem.dtype == "i8", isa.vector_bytes // problem.sum_bytes
+    mr, nr = next(tile for most, *tile in _TILES[integers, isa.vector_registers >= 32] if m <= most)
+    if integers:
+        return Int8DotSchedule(mr=mr, nr=min(nr, width), width=width, mc=64, nc=64)
     if isinstance(problem.n, int) and 0 < problem.n <= 2:
         mr, nr = 8 // problem.n if m >= 8 else min(m, 4), problem.n
-    elif m == 1:
-        mr, nr = 1, 8
-    elif m == 2:
-        mr, nr = 2, 4
-    elif m <= 4:
-        mr, nr = (4, 4) if wide else (4, 2)
-    else:
-        mr, nr = (6, 4) if wide else (3, 4)
-    nr = min(nr, width)
     # Few rows re-read their part of the lhs for every column tile: it should stay in the first-level cache.
-    kc = 8192 if m == 1 else 1024
-    return DotSchedule(mr=max(mr, 1), nr=nr, width=width, mc=64 if m > 32 else max(m, 1), nc=64, kc=kc)
-
-
-def _integer_dot(m: int, isa: Isa) -> Int8DotSchedule:
-    """Rows and columns, a power of two, of a tile of sums; a sum of the row itself is kept as well."""
-    wide = isa.vector_registers >= 32
-    width = isa.vector_bytes // 4
-    mr, nr = (1, min(8 if wide else 4, width)) if m <= 1 else (4 if wide and m > 2 else 2, 4)
-    return Int8DotSchedule(mr=mr, nr=nr, width=width, mc=64, nc=64)
+    kc, mc = 8192 if m == 1 else 1024, 64 if m > 32 else max(m, 1)
+    return DotSchedule(mr=max(mr, 1), nr=min(nr, width), width=width, mc=mc, nc=64, kc=kc)

@@ -1,22 +1,21 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""When products of bf16, f32 and 8-bit integers are made by AMX, with which blocks, and which operand is packed."""
+"""When products of bf16 and f32 are made by AMX, with which blocks, and which operand is packed."""
 
 from dataclasses import replace
 
-from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, AmxInt8Schedule, GemmSchedule
+from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.parts import PARTS
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.blocks import block_columns, block_rows, is_large, piece_steps
-from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
+from kiln.lowering.cpu.matmul.blocks import amx_tile, block_rows, is_large, piece_steps
+from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = [
-    "choose_integer_tiles",
     "choose_tiles",
     "float_tiles_schedule",
     "is_better_in_place",
@@ -38,8 +37,6 @@ _FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
 _PARTS_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
 _PARTS_COLUMNS, _FAR_PARTS_COLUMNS = 256, 512  # of a block at most, the last where it splits the lhs anew
 _STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
-_INTEGER_ROWS = 9  # fewer are dot products, be the rhs constant or not
-_INTEGER_STEPS, _INTEGER_COLUMNS = 1024, 256
 _TRANSPOSED = 4
 """A weight [n, k] is the left operand where k is this many times the number of rows, or more."""
 
@@ -59,7 +56,7 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
     aligned = isinstance(k, int) and k % DEPTH == 0
     transposed = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
     transposed = transposed and isinstance(k, int) and aligned and (few or _TRANSPOSED * m <= k or _is_far(m, k))
-    mr, nv = _register_tile(m, n)
+    mr, nv = amx_tile(m, n)
     kc = piece_steps(k, _KC if isinstance(k, int) else _FAR_KS, DEPTH)
     block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
     near = 2 * m * kc <= _NEAR_BYTES
@@ -78,12 +75,6 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
         transposed=transposed,
         fetch=fetched,
     )
-
-
-def _register_tile(m: int, n: Size) -> tuple[int, int]:
-    """Rows and vectors of sums in registers: two by two tiles, of few rows one by four; no more than the columns."""
-    mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
-    return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
 
 def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
@@ -144,15 +135,3 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
         ks=_STEPS,
         transposed=transposed,
     )
-
-
-def choose_integer_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxInt8Schedule | None:
-    """The schedule of a product of 8-bit integers for about m rows: two by two tiles of 16 x 16 sums, for few rows one
-    by four. None where the CPU has no such tiles, or rows are fewer; `packed`: the rhs is a constant.
-    """
-    if not amx.has_amx("i8", isa) or isa.vector_bytes != amx.BYTES or m < _INTEGER_ROWS:
-        return None
-    mr, nv = _register_tile(m, problem.n)
-    mc, nc = block_rows(problem, m), block_columns(nv * LANES, _INTEGER_COLUMNS)
-    kc = piece_steps(problem.k, _INTEGER_STEPS, LINE)
-    return AmxInt8Schedule(mr=mr, nv=nv, width=LANES, mc=mc, nc=nc, kc=kc, packed=packed)
