@@ -7,7 +7,7 @@ Sizes and indices are `Index = int | ir.Value`: a Python int is a size known at 
 is an `index` computed at run time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import gcd
 from typing import Any
 
@@ -172,6 +172,15 @@ class Builder(KnownIntegers):
         base, size = memref.extract_aligned_pointer_as_index(buffer), ir.MemRefType(buffer.type).element_type.width // 8
         address = arith.index_cast(self.i64, self.value(self.addi(base, self.muli(index, size))))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
+
+    def in_frame(self, key: tuple[Hashable, ...], type_: ir.Type, alignment: int = 8) -> ir.Value:
+        """The address of memory for a value in the function's frame: the same for all that ask with this key."""
+
+        def make() -> ir.Value:
+            count = llvm.ConstantOp(self.i64, ir.IntegerAttr.get(self.i64, 1)).result
+            return llvm.AllocaOp(ir.Type.parse("!llvm.ptr"), count, type_, alignment=alignment).result
+
+        return self._once((*key, type_), make)
 
     def gather(
         self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None, phase: int = 0

@@ -62,7 +62,7 @@ class AmxUnit(MatrixUnit):
             palette[_ROW_BYTES + 2 * tile], palette[_ROWS + tile] = BYTES, ROWS
         type_ = b.vec(_PALETTE_BYTES, b.i8)
         values = [ir.IntegerAttr.get(b.i8, x) for x in palette]
-        address = _palette(b)
+        address = b.in_frame(("amx palette",), ir.Type.parse(f"!llvm.array<{_PALETTE_BYTES} x i8>"), _PALETTE_BYTES)
         llvm.store(b.constant(ir.DenseElementsAttr.get(values, type_), type_), address)
         _instruction(b, "ldtilecfg", address)
 
@@ -102,17 +102,6 @@ AMX_BF16X3 = AmxUnit(
     terms=((0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (0, 2)),
 )
 """f32 as the sum of three bf16 (parts.py): six of the nine products of parts."""
-
-
-def _palette(b: Builder) -> ir.Value:
-    """Memory for LDTILECFG's operand in the function's frame."""
-
-    def make() -> ir.Value:
-        count = llvm.ConstantOp(b.i64, ir.IntegerAttr.get(b.i64, 1)).result
-        type_ = ir.Type.parse(f"!llvm.array<{_PALETTE_BYTES} x i8>")
-        return llvm.AllocaOp(ir.Type.parse("!llvm.ptr"), count, type_, alignment=_PALETTE_BYTES).result
-
-    return b._once(("amx palette",), make)
 
 
 def _number(b: Builder, tile: Tile) -> ir.Value:

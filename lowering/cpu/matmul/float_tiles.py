@@ -17,7 +17,7 @@ from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.parts import FloatWords, Range
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.tiles import Tiles
-from kiln.lowering.cpu.matmul.vendor import Gemm
+from kiln.lowering.cpu.matmul.vendor import call_gemm
 
 __all__ = ["FloatTiles"]
 
@@ -30,16 +30,11 @@ class FloatTiles(Tiles):
         return FloatWords(self.b, lines, self.unit, Range(self.b, self.ctx.scratch, self.at(f"{side}_range")))
 
     @override
-    def emit(self) -> None:
-        self.gemm = Gemm(self.b, self.problem, self.operands, self.ctx.scratch, self.at("call"))
-        super().emit()
-
-    @override
     def mend(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: Place) -> None:
         b = self.b
 
         def by_library() -> None:
-            self.gemm.call(batch, origin, size, sums)
+            call_gemm(b, self.problem, self.operands, batch, origin, size, sums)
             self.unit.begin(b)  # what the library does with tiles is its own matter
 
         b.if_(arith.ori(*(side.seen.is_beyond() for side in (self.left, self.right) if side.seen)), by_library)

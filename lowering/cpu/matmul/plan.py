@@ -26,7 +26,6 @@ from kiln.lowering.cpu.contraction.sizes import LINE, apart, areas, round_up
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
-from kiln.lowering.cpu.matmul.vendor import ARGUMENT_BYTES
 
 __all__ = ["Plan", "TileSchedule", "packed_strides", "plan_of", "tiles_layout", "transposed"]
 
@@ -148,7 +147,7 @@ def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, in
     sizes |= {side: word[side] * plan.parts * layout[f"{side}_part"] for side in lines}
     sizes |= {"cells": LINE}
     if plan.strips:
-        sizes |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
+        sizes |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES}
     layout |= areas(sizes, LINE)
     return layout | {"bytes": layout["end"]}
 

@@ -174,8 +174,8 @@ _TILES: dict[tuple[bool, bool], tuple[tuple[int, int, int], ...]] = {
     (True, False): ((1, 1, 4), (_ANY, 2, 4)),
     (True, True): ((1, 1, 8), (2, 2, 4), (_ANY, 4, 4)),
 }
-"""Of integers or not, with 32 vector registers or fewer: up to how many rows, rows and columns of a tile of dot products.
-Integers also have a sum of the row itself in registers."""
+"""Of integers or not, with 32 vector registers or fewer: up to how many rows, and rows and columns of a tile of dot
+products. Integers also have a sum of the row itself in registers."""
 
 
 def _dot(problem: MatmulProblem, isa: Isa, m: int) -> DotTileSchedule:

@@ -7,8 +7,11 @@ Called from inside the parallel region: each thread multiplies its own blocks, a
 is inside of a parallel region, runs sequentially.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from torch_mlir import ir
-from torch_mlir.dialects import func
+from torch_mlir.dialects import func, llvm
 
 from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.dialects.walk import enclosing
@@ -16,14 +19,12 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size, element_type, known
 from kiln.runtime.threads import symbol_address
 
 # The Fortran interface: torch's wheels export no cblas_sgemm. All arguments go by address, matrices are
 # column-major, so a row-major C = A B is asked for as C^T = B^T A^T.
 _NAMES = {"f32": "sgemm_", "f64": "dgemm_"}
-ARGUMENT_BYTES = 128
-"""Of scratch: six i32 sizes at 0, alpha and beta at 64, the two letters at 96."""
 
 
 def vendor_gemm_available() -> bool:
@@ -57,12 +58,7 @@ def vendor_layout(problem: MatmulProblem, schedule: VendorSchedule) -> dict[str,
     unit = LINE // problem.sum_bytes
     nc = round_up(schedule.nc, unit)
     elements = round_up(schedule.mc * nc, unit)
-    return {
-        "mc": schedule.mc,
-        "nc": nc,
-        "elements": elements,
-        "bytes": elements * problem.sum_bytes + ARGUMENT_BYTES,
-    }
+    return {"mc": schedule.mc, "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes}
 
 
 def emit_vendor(
@@ -70,73 +66,66 @@ def emit_vendor(
 ) -> None:
     """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits`."""
     lay = vendor_layout(problem, s)
-    sum_type = element_type(problem.sum_dtype)
-    gemm = Gemm(b, problem, operands, ctx.scratch, ctx.scratch_offset)
-    area = b.view(ctx.scratch, b.addi(ctx.scratch_offset, ARGUMENT_BYTES), lay["elements"], sum_type)
+    area = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], element_type(problem.sum_dtype))
     scratch = Place(area, 0, lay["nc"])
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         target, origin, size = epilogue.destination(b, batch), (m0, n0), (rows, cols)
         sums = scratch if target is None else target.block(b, m0, n0)
-        gemm.call(batch, origin, size, sums)
+        call_gemm(b, problem, operands, batch, origin, size, sums)
         if target is None or not epilogue.is_plain_store:
             run_epilogue(b, epilogue, batch, origin, size, sums, s.width)
 
     for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
 
 
-class Gemm:
-    """Calls of the library for blocks of a problem; its arguments lie in `ARGUMENT_BYTES` of scratch from `offset`."""
-
-    def __init__(self, b: Builder, problem: MatmulProblem, operands: Buffers, scratch: ir.Value, offset: Index):
-        self.b, self.p, self.operands, self.scratch, self.offset = b, problem, operands, scratch, offset
-        self.name = _NAMES[problem.dtype]
-        _declare(b, self.name)
-        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
-        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
-        sum_type = element_type(problem.sum_dtype)
-        self.sizes = b.view(scratch, offset, 6, b.i32)
-        factors = b.view(scratch, b.addi(offset, 64), 16 // problem.sum_bytes, sum_type)
-        b.store(b.float_(1.0, sum_type), factors, 0)
-        b.store(b.float_(0.0, sum_type), factors, 8 // problem.sum_bytes)
-        for i, plain in enumerate((self.rhs_col == 1, self.lhs_k == 1)):
-            b.store(b.int_(ord("N" if plain else "T"), b.i8), scratch, b.addi(offset, 96 + i))
-
-    def call(
-        self,
-        batch: list[Index],
-        origin: tuple[Index, Index],
-        size: tuple[Index, Index],
-        sums: Place,
-    ) -> None:
-        """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`."""
-        b, p, k = self.b, self.p, known(self.p.k)
-        (m0, n0), (rows, cols) = origin, size
-        lhs = offset_of(b, self.operands.lhs_offset, batch, p.lhs_strides[:-2])
-        rhs = offset_of(b, self.operands.rhs_offset, batch, p.rhs_strides[:-2])
-        lhs, rhs = b.addi(lhs, b.muli(m0, self.lhs_row)), b.addi(rhs, b.muli(n0, self.rhs_col))
-        lda = b.maxi(self.lhs_row, b.maxi(k, 1)) if self.lhs_k == 1 else b.maxi(self.lhs_k, b.maxi(known(p.m), 1))
-        ldb = b.maxi(self.rhs_k, b.maxi(known(p.n), 1)) if self.rhs_col == 1 else b.maxi(self.rhs_col, b.maxi(k, 1))
-        for i, x in enumerate((cols, rows, k, ldb, lda, b.maxi(sums.stride, b.maxi(cols, 1)))):
-            b.store(b.integer_of(x, b.i32), self.sizes, i)
-        places = (*(4 * i for i in range(6)), 64, 72, 96, 97)
-        pointers = [b.address(self.scratch, b.addi(self.offset, place)) for place in places]
-        n_at, m_at, k_at, ldb_at, lda_at, ldc_at, alpha, beta, trans_b, trans_a = pointers
-        a, c, right = (
-            b.address(self.operands.lhs, lhs),
-            b.address(sums.buffer, sums.at),
-            b.address(self.operands.rhs, rhs),
-        )
-        arguments = [trans_b, trans_a, n_at, m_at, k_at, alpha, right, ldb_at, a, lda_at, beta, c, ldc_at]
-        func.call([], self.name, arguments)
+def call_gemm(
+    b: Builder, p: MatmulProblem, operands: Buffers, batch: list[Index], origin: tuple[Index, Index],
+    size: tuple[Index, Index], sums: Place,
+) -> None:  # fmt: skip
+    """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`, by the library."""
+    (rows, cols), k, element, name = size, known(p.k), element_type(p.sum_dtype), _NAMES[p.dtype]
+    turned = *p.rhs_strides[:-2], p.rhs_strides[-1], p.rhs_strides[-2]
+    lhs = _operand(b, operands.lhs, operands.lhs_offset, [*batch, origin[0]], p.lhs_strides, known(p.m), k)
+    rhs = _operand(b, operands.rhs, operands.rhs_offset, [*batch, origin[1]], turned, known(p.n), k)
+    letters = [b.int_(ord(letter), b.i8) for letter in ("T" if rhs.along_k else "N", "N" if lhs.along_k else "T")]
+    m, n, length, lda, ldb, ldc = (
+        b.integer_of(x, b.i32) for x in (cols, rows, k, rhs.pitch, lhs.pitch, b.maxi(sums.stride, b.maxi(cols, 1)))
+    )
+    one, zero, result = b.float_(1.0, element), b.zero(element), b.address(sums.buffer, sums.at)
+    arguments = [*letters, m, n, length, one, rhs.address, lda, lhs.address, ldb, zero, result, ldc]
+    pointer = ir.Type.parse("!llvm.ptr")
+    for i, x in enumerate(arguments):
+        if x.type != pointer:
+            arguments[i] = b.in_frame(("argument", i), x.type)
+            llvm.store(x, arguments[i])
+    _declare(b, name, [pointer] * len(arguments))
+    func.call([], name, arguments)
 
 
-def _declare(b: Builder, name: str) -> None:
+class _Operand(NamedTuple):
+    """Where a block's lines begin, the elements from line to line, and whether those of a line are neighbours (else
+    those of a step of k are, and `pitch` is that from step to step).
+    """
+
+    address: ir.Value
+    pitch: Index
+    along_k: bool
+
+
+def _operand(
+    b: Builder, buffer: ir.Value, offset: Index, first: list[Index], strides: Sequence[Size], lines: Index, k: Index
+) -> _Operand:
+    """strides: of [*batch, line, k]. first: the index of the block's first line."""
+    along_k = strides[-1] == 1
+    pitch, extent = (strides[-2], k) if along_k else (strides[-1], lines)
+    at = offset_of(b, offset, first, strides[:-1])
+    return _Operand(b.address(buffer, at), b.maxi(known(pitch), b.maxi(extent, 1)), along_k)
+
+
+def _declare(b: Builder, name: str, types: list[ir.Type]) -> None:
     """Declares the C function once in the module of the kernel."""
     body = enclosing(b.entry, "builtin.module").regions[0].blocks[0]
-    for op in body:
-        if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
-            return
-    ptr = ir.Type.parse("!llvm.ptr")
-    with ir.InsertionPoint.at_block_begin(body):
-        func.FuncOp(name, ([ptr] * 13, []), visibility="private")
+    if not any("sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name for op in body):
+        with ir.InsertionPoint.at_block_begin(body):
+            func.FuncOp(name, (types, []), visibility="private")
