@@ -21,12 +21,16 @@ from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
 from kiln.lowering.cpu.conv.window import find_phases, tile_runs
 from kiln.lowering.cpu.isa import Isa
+from kiln.lowering.cpu.matmul.blocks import panel_vectors
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
 _ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
 _DEPTHWISE_TASKS = 64
-_WIDTHS: tuple[int, ...] = (7, 14, 28, 56)  # of results, where they are not known: what is left of images of 224 pixels
+_COLUMNS = 28  # of the result, where they are not known
+_PIXELS, _LATENCY = 8, 8  # pixels of a tile at most; products in the time of a multiply-add
+_TIMES = {2: 1.0, 3: 1.02, 1: 1.03, 4: 1.05}
+"""Of an output in a tile of so many vectors."""
 
 
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
@@ -88,37 +92,25 @@ def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
 
 
 def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
-    """The register tile (pixels, vectors of output channels) with the least cycles for a row of the result.
+    """The register tile: vectors of output channels by padding, then the pixels with the least time for a row.
 
-    A step of an r x v tile takes r * v multiply-adds and r + v loads, two of each a cycle, and at least 4 cycles: the
-    latency of an addition. The weights come from the second-level cache: a quarter cycle a vector and tile. Where a
-    multiply-add can take a broadcast element from memory, 16 sums keep all units busy; with 28 of them the code of a
-    window's row, with the weights of its columns, spills (measured on AVX-512: 8x2 222 GFLOP/s, 14x2 162), and more
-    than 8 pixels a power of two apart evict each other (1x1, 1024 channels: 8x2 210, 14x1 134, 28x1 49).
+    A tile takes the time of `_LATENCY` products at least. With all registers full of sums, the weights of a window's
+    row of columns spill. More than 8 pixels a power of two apart evict each other. Measured: "register tiles of
+    convolutions" in epyc-kernel-rules.json.
     """
     phases = p.column.stride if p.transposed else 1
-    usable = (16 if p.column.kernel > phases else 24) if registers >= 32 else 12
-    vectors = -(-p.outputs // width)
-    widths, is_known = _WIDTHS, False
-    if isinstance(p.column.results, int) and p.column.results > 0:
-        widths, is_known = (-(-p.column.results // phases),), True
+    sums = (24 if registers >= 32 else 12) if p.column.kernel <= phases else 16 if registers >= 32 else 10
+    nv = panel_vectors(p.outputs, width, _TIMES)
+    columns = -(-p.column.results // phases) if isinstance(p.column.results, int) else _COLUMNS
 
-    def step(r: int, v: int) -> float:
-        return max(r * v / 2, (r + v) / 2, 4.0) + v / 4
+    def cost(r: int) -> tuple[int, int]:
+        whole, rest = divmod(columns, r)
+        time = whole * max(r * nv, _LATENCY) + (max(rest * nv, _LATENCY) if rest else 0)
+        return time, whole + (rest > 0)
 
-    def cost(tile: tuple[int, int]) -> tuple[float, int]:
-        r, v = tile
-        cycles = 0.0
-        for columns in widths:
-            whole, rest = divmod(columns, r)
-            # The last tile of a row of unknown size is whole.
-            row = whole * step(r, v) + (step(rest if is_known else r, v) if rest else 0.0)
-            cycles += row * (max(widths) // columns)
-        return cycles * -(-vectors // v), -(r * v)
-
-    highest = {1: 16, 2: 8, 3: 8, 4: 6}
-    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1)]
-    return cheapest("register tile", "cycles a step of a row", tiles, cost, lambda tile: tile_fits(p, *tile))
+    heights = range(1, min(sums // nv, _PIXELS if nv > 1 else 2 * _PIXELS) + 1)
+    mr = cheapest("pixels of a register tile", "products of a row", heights, cost, lambda r: tile_fits(p, r, nv))
+    return mr, nv
 
 
 def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:

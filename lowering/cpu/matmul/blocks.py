@@ -34,6 +34,7 @@ __all__ = [
     "choose_pairs",
     "choose_panels",
     "is_large",
+    "panel_vectors",
     "piece_steps",
     "stream_schedule",
     "vector_class",
@@ -99,7 +100,7 @@ def _register_tile(m: int, n: Size, width: int, sums: int, vectors: Sequence[int
     """Rows and vectors of a register tile of at most `sums` sums, for m rows of the lhs, which equal tiles share, and n
     columns of the rhs. Measured: "register tiles by one rule" in epyc-kernel-rules.json.
     """
-    nv = _panel_vectors(n, width, {v: _TIMES[v] for v in vectors})
+    nv = panel_vectors(n, width, {v: _TIMES[v] for v in vectors})
     return even_part(m, min(sums // nv, 12)), nv
 
 
@@ -111,7 +112,7 @@ def amx_tile(m: int, n: Size) -> tuple[int, int]:
     return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
 
-def _panel_vectors(n: Size, width: int, times: Mapping[int, float]) -> int:
+def panel_vectors(n: Size, width: int, times: Mapping[int, float]) -> int:
     """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
     columns, padding included.
     """
@@ -237,7 +238,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
     pieces of k and blocks of columns are small enough for two of them in the second-level cache.
     Measured: "bf16 products in pairs" in epyc-kernel-rules.json.
     """
-    nv = _panel_vectors(problem.n, LANES, _PAIRS_TIMES)
+    nv = panel_vectors(problem.n, LANES, _PAIRS_TIMES)
     in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
 
     def cost(r: int) -> tuple[int, int, int]:
