@@ -53,7 +53,7 @@ def newest_assembler() -> Generator[None]:
 
 
 def _compiler() -> Any:
-    from triton.backends.nvidia import compiler
+    from triton.backends.nvidia import compiler  # pyright: ignore[reportMissingTypeStubs]
 
     return compiler
 

@@ -55,3 +55,23 @@ def test_results_of_one_element_are_stored_once():
             assert (count.item(), one.item()) == (call, 2 * 1.5**call)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_results_within_the_loop_that_threads_share_are_stored_by_the_one_with_the_first_block():
+    """Exponentials of a single row, of elements that lie turned and interleaved: the loop that threads share is that of
+    the one row, and its only block is the second thread's.
+    """
+
+    def weights(a, b):
+        return torch.cumsum(torch.softmax(torch.stack([a, b], 2).flatten(1).flip(1), 1), 1)
+
+    a, b = torch.randn(1, 5000), torch.randn(1, 5000)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            found = torch.compile(weights, backend="kiln", dynamic=dynamic, options={"fallback": False})(a, b)
+            torch.testing.assert_close(found, weights(a, b), rtol=1e-4, atol=1e-6)
+    finally:
+        torch.set_num_threads(threads)

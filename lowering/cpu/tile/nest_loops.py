@@ -110,22 +110,26 @@ class NestEmitter:
                 self.e.eval(value, indices)
         for root in self.nest.roots:
             if self._bound_at(root.indices) == level:
-                self._once(root, lambda root=root: self._store_root(root))
+                self._once(root, level, lambda root=root: self._store_root(root))
 
-    def _once(self, root: Root, store: Callable[[], None]) -> None:
+    def _once(self, root: Root, level: int, store: Callable[[], None]) -> None:
         """`store` by one thread: those that share the lane's blocks all run what is outside of the lane's loop, and of
         a result that takes its operand's memory the second thread would read what the first has written.
+
+        Within the loop that is the thread with the first block, which need not be the first one.
         """
         lane = self.nest.lane
         if not self.nest.split_lane or lane is None or any(lane in affine.dims_in(x) for x in root.indices):
             store()
             return
+        is_within = level > self.levels.index(("lane", [lane]))
+        number = self.e.values[lane] if is_within else self.tid
 
         def alone() -> None:
             with self.e.inside({}):
                 store()
 
-        self.e.b.if_(self.e.b.cmpi("eq", self.tid, 0), alone)
+        self.e.b.if_(self.e.b.cmpi("eq", number, 0), alone)
 
     def _store_root(self, root: Root) -> None:
         e, turns = self.e, self.nest.turns
