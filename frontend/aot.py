@@ -21,6 +21,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from kiln.errors import KilnError
+from kiln.frontend.attention_statistics import correct_statistics
 from kiln.frontend.bias_gradients import has_bias_gradients, sum_bias_gradients
 from kiln.frontend.cache.autograd_cache import keeping_traces, savable, serializable
 from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, keeping_no_traces, not_kept
@@ -109,6 +110,7 @@ def _partition(
     joint: GraphModule, inputs: Sequence[Any], *, options: Options, rewritten: bool, **settings: Any
 ) -> tuple[GraphModule, GraphModule]:
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
+    correct_statistics(joint)
     if not rewritten:
         forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
         forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]

@@ -112,7 +112,7 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
     torch.set_num_threads(setting.threads)
     model, given = program.function(), inputs
     if options is not None and options.get("freezing"):
-        model, given = Holder(model, inputs[1:]), inputs[:1]
+        model, given, grown = Holder(model, inputs[1:]), inputs[:1], None  # constants do not grow
     is_serial = options is not None and setting.device == "cpu" and not setting.for_gpu and setting.threads == 1
     with warnings.catch_warnings(), _serial_threads() if is_serial else nullcontext() as threads:
         warnings.simplefilter("ignore")

@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from .context import LoweringContext
 from .registry import lowers
+from .sizes import constant_of, dim
 
 
 @lowers("torch.aten._to_copy", "torch.aten.to.dtype", "torch.aten.to.dtype_layout", "torch.aten.type_as")
@@ -25,8 +26,16 @@ def convert_element_type(cx: LoweringContext) -> ir.Value:
 def copy(cx: LoweringContext) -> ir.Value:
     """The source, broadcast and cast to the destination's shape and element type."""
     info = cx.result_info()
+    source = cx.tensor(1)
+    # A number that equals a size by a guard of Dynamo's: the sizes are the destination's.
+    own = cx.shape(source)
+    sizes = [
+        size if constant_of(size) in (None, 1) else wanted
+        for size, wanted in zip(own, info.shape[len(info.shape) - len(own) :], strict=True)
+    ]
+    source = cx.view(source, [dim(k) for k in range(len(own))], sizes)
     return cx.pointwise(
-        [cx.tensor(1)], lambda b, x: b.cast(x, info.dtype, asked=True), info.dtype, shape=info.shape, extend=False
+        [source], lambda b, x: b.cast(x, info.dtype, asked=True), info.dtype, shape=info.shape, extend=False
     )
 
 

@@ -64,3 +64,17 @@ def test_same_as_eager(function, dynamic):
             if isinstance(result, tuple):
                 storages = [t.untyped_storage().data_ptr() for t in (*result, *mine)]
                 assert len(set(storages)) == len(storages)
+
+
+def test_a_copy_of_sizes_that_a_guard_makes_equal():
+    """The source has three rows, the destination an expression's worth: a guard of Dynamo's says that it is three."""
+
+    def f(x, source):
+        made = torch.cat([x[:1], x[::2][: x.shape[0] // 2] * 2, x[: x.shape[0] // 2]])
+        return made.copy_(source)
+
+    x, source = torch.randn(3, 4), torch.randn(3, 4)
+    torch._dynamo.mark_dynamic(x, 0)
+    torch._dynamo.reset()
+    found = torch.compile(f, backend=kiln.backend, fullgraph=True, options={"fallback": False})(x, source)
+    assert torch.equal(found, source)
