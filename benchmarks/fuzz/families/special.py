@@ -237,7 +237,8 @@ def short_sums(g: Grower) -> None:
 
 
 def long_reductions(g: Grower) -> None:
-    """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout."""
+    """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout; and where
+    extrema of these are, also among equal ones."""
     dtype = g.one_of((torch.float32, torch.float32, torch.bfloat16))
     kind = g.number(0, 3)
     if kind == 0:
@@ -251,6 +252,10 @@ def long_reductions(g: Grower) -> None:
     layout = g.one_of(("channels_last", "plain")) if kind == 3 else "plain"
     x = g.input(shape, dtype, layout=layout)
     text = f"torch.relu({x.name}).float()" if g.chance(2) else f"{x.name}.float()"
+    if "(" not in dims and g.chance(3):
+        end = g.one_of((".argmax({})", ".argmin({})", ".max({})[1]"))
+        g.add(f"{g.one_of((text, x.name))}{end.format(dims)}", True)
+        return
     if g.chance(3):
         g.add(f"torch.var({text}, {dims})")
         return
