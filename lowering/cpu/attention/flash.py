@@ -34,7 +34,7 @@ from kiln.lowering.cpu.contraction import (
 )
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
-from kiln.lowering.cpu.contraction.operands import ColumnsAlongK
+from kiln.lowering.cpu.contraction.operands import RowsInPlace
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit, fold
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
@@ -258,7 +258,7 @@ class Attention(Softmax):
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
         b, lay, group = self.b, self.lay, min(4, self.width)
         unit = float_unit("f32", self.width, pairs=self.pairs, along_k=True)
-        keys = ColumnsAlongK(b, unit, Lines(self.operands.k, known(self.p.k_strides[-2]), 1), group)
+        keys = RowsInPlace(b, unit, Lines(self.operands.k, known(self.p.k_strides[-2]), 1), group, exact=False)
         keys.prepare(first, count, self.p.qk_size)
         queries = self.query_rows(i)
 

@@ -22,7 +22,6 @@ from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 
 __all__ = [
-    "ColumnsAlongK",
     "ColumnsInPlace",
     "InPanels",
     "InScratch",
@@ -260,14 +259,18 @@ class TilesInPlace(Provider):
 
 
 class RowsInPlace(Provider):
-    """Lines of an operand, one a tile, read where they lie along k.
+    """Lines of an operand, one a tile, read where they lie along k: rows, or columns of a unit with `along_k`.
 
     exact: where their number is known, the last run has as many tiles as there are. Else its lines past the end are
-    the last one again: their sums land in padding that nothing reads.
+    the last one again: their sums land in padding that nothing reads. Columns whose lanes are folded are always as many
+    together.
     """
 
     filled = False
-    exact = True
+
+    def __init__(self, b: Builder, unit: MatrixUnit, lines: Lines, count: int, *, exact: bool = True):
+        super().__init__(b, unit, lines, count)
+        self.exact = exact
 
     @override
     def each(self, lines: Index, run: Run) -> None:
@@ -295,12 +298,6 @@ class RowsInPlace(Provider):
                 tiles(full, lines - full)
         else:
             b.for_(0, lines, count, lambda i: tiles(i, count))
-
-
-class ColumnsAlongK(RowsInPlace):
-    """Columns of the right operand with unit stride along k, always as many together: lanes of theirs are folded."""
-
-    exact = False
 
 
 class ColumnsInPlace(Provider):

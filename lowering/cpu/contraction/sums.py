@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["Grid", "Operand", "load_sums", "multiply_step", "store_sums", "sum_products"]
+__all__ = ["Grid", "Operand", "Runs", "load_sums", "multiply_step", "store_sums", "sum_products"]
 
 Operand = Callable[[int, int, Index], Place | ir.Value]
 """place(part, n, k): where the n-th tile of an operand lies at step k, or a tile that is a value already. part: one of
@@ -19,6 +19,9 @@ those that `terms` name."""
 
 Steps = Callable[[Index, Sequence[Tile]], list[Tile]]
 """steps(k, sums): the sums behind the steps from k on."""
+
+Runs = tuple[int, Callable[[Index], None]]
+"""A number of steps of k, and what is emitted, given the first of them, before each run of so many."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,15 @@ def sum_products(
     filled: bool = True,
     unrolled: bool = False,
     terms: Sequence[tuple[int, int]] | None = None,
-    before: Callable[[Index], None] | None = None,
-    runs: tuple[int, Callable[[Index], None]] | None = None,
+    runs: Runs | None = None,
 ) -> list[Tile]:
     """The sums, in the order of `grid.tiles`, of the products of `steps` steps of k, and of `start` (None: zeros).
 
     filled: zeros fill both operands up to a multiple of the unit's depth. unrolled: steps, whose number is known, are
-    written out. terms: those of `multiply_step`. before: emitted at the start of each step. runs: a number of steps of
-    k, and what is emitted, given the first of them, before each run of so many.
+    written out. terms: those of `multiply_step`.
     """
 
     def step(k: Index, sums: Sequence[Tile]) -> list[Tile]:
-        if before is not None:
-            before(k)
         return multiply_step(b, unit, grid, sums, left, right, k, terms)
 
     def loop(low: Index, high: Index, size: int, body: Steps, sums: Sequence[Tile]) -> list[Tile]:
@@ -136,6 +135,8 @@ def sum_products(
 
         def run(low: Index, sums: Sequence[Tile]) -> list[Tile]:
             first(low)
+            if count == unit.depth:
+                return step(low, sums)
             return loop(low, b.mini(b.addi(low, count), whole), unit.depth, step, sums)
 
         sums = loop(0, whole, count, run, sums)

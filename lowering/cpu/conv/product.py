@@ -14,12 +14,12 @@ from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import GemmConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
+    Epilogue,
     MatmulProblem,
     choose_schedule,
     emit_matmul,
@@ -62,26 +62,15 @@ def as_matmul(p: ConvProblem) -> MatmulProblem:
     return MatmulProblem((), p.column.results, p.outputs, p.channels, lhs, rhs, p.dtype)
 
 
-class _Rows:
+class _Rows(Epilogue):
     """A convolution's epilogue as a product's: rows are pixels, columns are channels."""
 
     def __init__(self, epilogue: ConvEpilogue):
         self.epilogue = epilogue
 
-    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        """Nothing is shared between rows."""
-
+    @override
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
     ) -> None:
-        """Store channels [column, column + width) of a pixel."""
         with self.epilogue.channels(b, 0, 0, column, width, mask) as pixel:
             pixel(index[-1], acc)
-
-    def destination(self, b: Builder, batch: Sequence[Index]) -> Place | None:
-        """Sums stay in scratch."""
-        return None
-
-    @property
-    def is_plain_store(self) -> bool:
-        return False

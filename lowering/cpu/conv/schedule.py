@@ -26,7 +26,7 @@ from kiln.lowering.cpu.matmul.blocks import panel_vectors
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
 _ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
-_DEPTHWISE_TASKS = 64
+_TASKS = 64  # for threads to share
 _COLUMNS = 28  # of the result, where they are not known
 _PIXELS, _LATENCY = 8, 8  # pixels of a tile at most; products in the time of a multiply-add
 _TIMES = {2: 1.0, 3: 1.02, 1: 1.03, 4: 1.05}
@@ -40,7 +40,7 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
         vectors = -(-p.column.results // width) if isinstance(p.column.results, int) else 4
         planes = p.images * p.groups if isinstance(p.images, int) else p.groups
         rows = p.row.results if isinstance(p.row.results, int) and len(p.axes) == 2 else 64
-        span = max(1, rows // max(1, _DEPTHWISE_TASKS // max(1, planes)))
+        span = max(1, rows // max(1, _TASKS // max(1, planes)))
         return PlanarConvSchedule(nv=max(1, min(4, vectors)), width=width, span=span)
     if p.depthwise:
         return _depthwise(p, width)
@@ -53,14 +53,10 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     phases = p.column.stride if p.transposed else 1
     tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))
     if isinstance(p.column.results, int):
-        tiles = min(tiles, max(1, -(-p.column.results // (mr * phases))))
-        rows = [p.images, *(axis.results for axis in p.lines)]
-        lines = prod(n for n in rows if isinstance(n, int)) if all(isinstance(n, int) for n in rows) else None
-        if lines is not None and lines < _DEPTHWISE_TASKS:
-            # One tall row of pixels: parts that threads can share.
-            tiles = max(
-                1, min(tiles, -(-p.column.results // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1)
-            )
+        row, lines = -(-p.column.results // (mr * phases)), _lines(p)
+        # One tall row of pixels: parts that threads can share.
+        parts = _TASKS // max(1, lines) if lines is not None and lines < _TASKS else 1
+        tiles = max(1, min(tiles, row // parts))
     in_columns = takes_column_pairs(p, width, isa)
     kernel = VnniBf16ColumnsConvSchedule if in_columns else DirectConvSchedule
     kernel = VnniBf16ConvSchedule if takes_pairs(p, width, isa) else kernel
@@ -80,13 +76,21 @@ def takes_column_pairs(p: ConvProblem, width: int, cpu: Isa) -> bool:
     return window and p.column.x_stride == 1 and has_pairs(p.dtype, width, cpu)
 
 
+def _lines(p: ConvProblem) -> int | None:
+    """Rows of the result, in all images, if they are known."""
+    sizes = [p.images, *(axis.results for axis in p.lines)]
+    known = [n for n in sizes if isinstance(n, int)]
+    return prod(known) if len(known) == len(sizes) else None
+
+
 def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
     mr = 8
     if isinstance(p.column.results, int):
         mr = even_part(p.column.results, 8)
     span = -(-p.groups // width) * width
-    if isinstance(p.images, int) and isinstance(p.row.results, int) and p.images * p.row.results < _DEPTHWISE_TASKS:
-        parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.row.results))
+    lines = _lines(p)
+    if lines is not None and lines < _TASKS:
+        parts = -(-_TASKS // max(1, lines))
         span = max(width, -(-p.groups // parts // width) * width)
     return DepthwiseConvSchedule(mr=mr, width=width, span=span)
 

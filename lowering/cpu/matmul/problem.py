@@ -72,7 +72,6 @@ class Epilogue(Protocol):
 
     def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         """Called before the rows of a tile, where loads and address parts common to the tile can be hoisted."""
-        ...
 
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
@@ -83,12 +82,12 @@ class Epilogue(Protocol):
         """A matrix [m, n] of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
         read otherwise (so a kernel may keep sums there), or None.
         """
-        ...
+        return None
 
     @property
     def is_plain_store(self) -> bool:
         """True when `apply` only stores the sums to `destination`: a kernel that put them there is done."""
-        ...
+        return False
 
 
 @dataclass(frozen=True)

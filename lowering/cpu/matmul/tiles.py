@@ -22,7 +22,6 @@ from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction import Grid, Place, load_sums, store_sums, sum_products
 from kiln.lowering.cpu.contraction.integers import IntegerUnit
 from kiln.lowering.cpu.contraction.operands import (
-    ColumnsAlongK,
     ColumnsInPlace,
     InPanels,
     InScratch,
@@ -34,7 +33,7 @@ from kiln.lowering.cpu.contraction.operands import (
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.sizes import LINE
-from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.sums import Operand, Runs
 from kiln.lowering.cpu.contraction.vectors import fold
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -119,8 +118,9 @@ class Tiles:
             words = Scratch(lines.buffer, lines.buffer, 0, deep // unit.group, panel)
             return InPanels(self.b, unit, lines, words, count)
         if place == "place" and not (is_left and unit.is_numbered):
-            kind = RowsInPlace if is_left else ColumnsAlongK if plan.along_k else ColumnsInPlace
-            return kind(self.b, unit, lines, count)
+            if is_left or plan.along_k:
+                return RowsInPlace(self.b, unit, lines, count, exact=is_left)
+            return ColumnsInPlace(self.b, unit, lines, count)
         words = self.words(lines, side)
         part = lay[f"{side}_part"]
         word, elements = words.vector.element_type, plan.parts * part
@@ -211,7 +211,7 @@ class Tiles:
                 runs = [(i, count, tiles), (j, number, others)]
                 if not plan.transposed:
                     runs.reverse()
-                self.tile((pc, at), here, runs[0], runs[1], fetch and partial(fetch, j))
+                self.tile((pc, at), here, runs[0], runs[1], fetch and (fetch[0], partial(fetch[1], j)))
 
             inner.each(sizes[1 - side], run)
 
@@ -228,7 +228,7 @@ class Tiles:
 
     def tile(
         self, step: tuple[Index, Index], depth: Index, left: tuple[Index, int, Operand],
-        right: tuple[Index, int, Operand], fetch: Callable[[Index], None] | None,
+        right: tuple[Index, int, Operand], fetch: Runs | None,
     ) -> None:  # fmt: skip
         """The products of one run of tiles of each operand: first row or column, number of tiles, where they lie. step:
         the piece of k and the step in it.
@@ -237,18 +237,15 @@ class Tiles:
         first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
         left_tiles, right_tiles = (partial(_later, b, at, tiles) for tiles in (lefts, rights))
         grid, filled = Grid(high, wide), self.left.filled and self.right.filled or unit.depth == 1
-        if unit.is_numbered:
-            place = partial(self.place, i, j)
-            begun = load_sums(b, unit, grid, place, first)
-            sums = sum_products(b, unit, grid, left_tiles, right_tiles, depth, begun, filled=filled, before=fetch)
-            store_sums(b, unit, grid, sums, place)
-            return
+        place, is_short = partial(self.place, i, j), isinstance(depth, int) and depth <= _WRITTEN_OUT
+        begun = load_sums(b, unit, grid, place, first) if unit.is_numbered else None
         sums = sum_products(
-            b, unit, grid, left_tiles, right_tiles, depth, filled=filled,
-            runs=fetch and (self.line_of("right"), fetch),
-            unrolled=isinstance(depth, int) and depth <= _WRITTEN_OUT,
+            b, unit, grid, left_tiles, right_tiles, depth, begun, filled=filled, runs=fetch,
+            unrolled=is_short and not unit.is_numbered,
         )  # fmt: skip
-        if self.plan.along_k:  # one vector of columns for each row then
+        if unit.is_numbered:
+            store_sums(b, unit, grid, sums, place)
+        elif self.plan.along_k:  # one vector of columns for each row then
             self.add_vectors(i, j, Grid(high, 1), fold(b, sums, wide), first)
         else:
             self.add_vectors(i, j, grid, [x for x in sums if isinstance(x, ir.Value)], first)
@@ -279,16 +276,12 @@ class Tiles:
 
     # -- fetching ----------------------------------------------------------------------------------
 
-    def line_of(self, side: str) -> int:
-        """Elements of a cache line of an operand in memory."""
-        lines = self.left_lines if side == "left" else self.right_lines
-        return LINE * 8 // ir.MemRefType(lines.buffer.type).element_type.width
-
     def fetching(
         self, start: Index, pc: Index, i: Index, at: Index, depth: Index, lines: Index, count: int
-    ) -> Callable[[Index, Index], None]:
+    ) -> tuple[int, Callable[[Index, Index], None]]:
         """What a tile fetches into the second-level cache, while it multiplies, of the operand of the outer loop, which
-        begins at `start`: its share of the cache lines that are wanted next. fetch(j, k): by the tiles of lines j ...
+        begins at `start`: its share of the cache lines that are wanted next. Returns a number of steps, and fetch(j, k)
+        for each run of so many: by the tiles of lines j ...
 
         An operand that comes from memory is read by the first run of tiles alone, faster than memory gives it; the
         tiles after it find it in a near cache. Next come: of a strip the steps of k behind it, or the lines; of rows in
@@ -296,7 +289,7 @@ class Tiles:
         """
         b, plan, unit = self.b, self.plan, self.unit
         source = self.left_lines if plan.transposed else self.right_lines
-        per = self.line_of("left" if plan.transposed else "right")
+        per = LINE * 8 // ir.MemRefType(source.buffer.type).element_type.width  # elements of a cache line
         steps = unit.depth if unit.is_numbered else per  # of k for each call
         size = unit.rows if plan.transposed else unit.columns
         width, stride, speed, beside = count * size, source.stride, source.k_stride, 1
@@ -332,7 +325,7 @@ class Tiles:
                 for line in range(beside):
                     b.prefetch(source.buffer, b.sum_(place, b.muli(stride, e), line * per), locality=2)
 
-        return fetch
+        return steps, fetch
 
     def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
         """The epilogue on the sums of a block."""
