@@ -274,11 +274,13 @@ class Builder(KnownIntegers):
         """vector<width x index> 0, 1, 2, ..."""
         return self.numbers(range(width))
 
-    def numbers(self, values: Sequence[int]) -> ir.Value:
-        """A vector of index constants."""
-        type_ = self.vec(len(values), self.index_type)
-        attribute = ir.DenseElementsAttr.get([ir.IntegerAttr.get(self.index_type, i) for i in values], type_)
-        return self.constant(attribute, type_)
+    def numbers(self, values: Sequence[int], type_: ir.Type | None = None) -> ir.Value:
+        """A vector of integer constants, by default indices."""
+        element = type_ or self.index_type
+        vector_type = self.vec(len(values), element)
+        return self.constant(
+            ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, i) for i in values], vector_type), vector_type
+        )
 
     def mask_of(self, bits: Sequence[bool]) -> ir.Value:
         """A vector of i1 constants."""

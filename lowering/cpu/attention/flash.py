@@ -13,7 +13,7 @@ and values as words along what is summed (contraction/words.py). For units of bf
 the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
@@ -153,13 +153,14 @@ class Attention(Softmax):
         self, q0: Index, rows: Index, k0: Index, count: Index, k_at: Index, v_at: Index, mask_at: Index
     ) -> None:
         """Emit the update of sums and maxima by one block of keys; k_at, v_at, mask_at: element offsets."""
-        b, p = self.b, self.p
+        b, p, lay = self.b, self.p, self.lay
         first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
         if not self.dot_scores:
-            self.load_keys(first, count)
+            self.load_columns("k", lay["keys"], self.operands.k, p.k_strides, first, count, p.qk_size)
         values = b.addi(v_at, b.muli(k0, known(p.v_strides[-2])))
         if not self.v_in_place:
-            self.load_values(values, count)
+            turned = p.v_strides[-1], p.v_strides[-2]
+            self.load_columns("v", lay["v_padded"], self.operands.v, turned, values, p.v_size, count)
 
         begin: Index = 0
         if p.causal:  # strips whose rows all come before the first key of the block see nothing of it
@@ -185,28 +186,21 @@ class Attention(Softmax):
         def place(_: int, i: Index) -> tuple[ir.Value, Index]:
             return self.packed, b.addi(b.muli(i, pitch), self.lay["q"])
 
-        words = self.lines(self.operands.q, p.q_strides[-2], p.q_strides[-1])
-        pack(words, at, rows, p.qk_size, place, pitch, turned=False, height=padded)
+        lines = Lines(self.operands.q, known(p.q_strides[-2]), known(p.q_strides[-1]))
+        pack(Words(b, lines, self.unit), at, rows, p.qk_size, place, pitch, turned=False, height=padded)
 
-    def load_keys(self, first: Index, count: Index) -> None:
-        """The block's keys to scratch: a row of one word of each, for each word of the head."""
-        p = self.p
-        words = self.lines(self.operands.k, p.k_strides[-2], p.k_strides[-1])
-        pack(words, first, count, p.qk_size, self.columns_from("k"), self.lay["keys"], turned=True)
+    def load_columns(
+        self, area: str, row: int, buffer: ir.Value, strides: Sequence[Size], first: Index, columns: Index, depth: Index
+    ) -> None:
+        """Columns of a right operand, of `depth` steps, to an area of scratch: a row of one word of each, for each word
+        along what is summed. strides: from column to column, and along that.
+        """
+        lines = Lines(buffer, known(strides[-2]), known(strides[-1]))
 
-    def load_values(self, first: Index, count: Index) -> None:
-        """The block's values to scratch: a row of words for each `per` keys."""
-        p = self.p
-        words = self.lines(self.operands.v, p.v_strides[-1], p.v_strides[-2])
-        pack(words, first, p.v_size, count, self.columns_from("v"), self.lay["v_padded"], turned=True)
+        def place(_: int, j: Index) -> tuple[ir.Value, Index]:
+            return self.packed, self.b.addi(j, self.lay[area])
 
-    def lines(self, buffer: ir.Value, stride: Size, k_stride: Size) -> Words:
-        """An operand's lines."""
-        return Words(self.b, Lines(buffer, known(stride), known(k_stride)), self.unit)
-
-    def columns_from(self, area: str) -> Callable[[int, Index], tuple[ir.Value, Index]]:
-        """Where columns lie in an area of scratch."""
-        return lambda _, j: (self.packed, self.b.addi(j, self.lay[area]))
+        pack(Words(self.b, lines, self.unit), first, columns, depth, place, row, turned=True)
 
     # -- one strip of mr query rows ----------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Softmax:
             row = b.mini(b.addi(i, r), b.subi(rows, 1))
             mask_at = b.addi(mask_at, b.muli(row, known(p.mask_strides[-2])))
         everything = isinstance(visible, int) and visible >= lay["keys"]
-        lanes = self.lanes() if not everything else None
+        lanes = b.numbers(range(width), b.i32) if not everything else None
         bound = b.broadcast(b.integer_of(visible, b.i32), width) if not everything else None
 
         scores: list[ir.Value] = []
@@ -138,12 +138,6 @@ class Softmax:
             count //= 2
             x = b.fmax(x, b.shuffle(x, x, [(lane + count) % (2 * count) for lane in range(self.width)]))
         return b.extract(x, 0)
-
-    def lanes(self) -> ir.Value:
-        """vector<width x i32> 0, 1, 2, ..."""
-        type_ = self.b.vec(self.width, self.b.i32)
-        lanes = [ir.IntegerAttr.get(self.b.i32, n) for n in range(self.width)]
-        return self.b.constant(ir.DenseElementsAttr.get(lanes, type_), type_)
 
     @staticmethod
     def tree(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:

@@ -60,10 +60,8 @@ class AmxUnit(MatrixUnit):
         palette[0] = 1
         for tile in range(TILES):
             palette[_ROW_BYTES + 2 * tile], palette[_ROWS + tile] = BYTES, ROWS
-        type_ = b.vec(_PALETTE_BYTES, b.i8)
-        values = [ir.IntegerAttr.get(b.i8, x) for x in palette]
         address = b.in_frame(("amx palette",), ir.Type.parse(f"!llvm.array<{_PALETTE_BYTES} x i8>"), _PALETTE_BYTES)
-        llvm.store(b.constant(ir.DenseElementsAttr.get(values, type_), type_), address)
+        llvm.store(b.numbers(palette, b.i8), address)
         _instruction(b, "ldtilecfg", address)
 
     def end(self, b: Builder) -> None:

@@ -23,7 +23,6 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
-from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
 from kiln.lowering.cpu.matmul.plan import TileSchedule, tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.tiles import Tiles
@@ -36,7 +35,7 @@ KERNELS: dict[type[GemmSchedule], _Emit] = {
     BlockedSchedule: Tiles.emit_kernel,
     VnniBf16Schedule: Tiles.emit_kernel,
     AmxBf16Schedule: Tiles.emit_kernel,
-    AmxBf16x3Schedule: FloatTiles.emit_kernel,
+    AmxBf16x3Schedule: Tiles.emit_kernel,
     VendorSchedule: emit_vendor,
     Int8Schedule: Tiles.emit_kernel,
     AmxInt8Schedule: Tiles.emit_kernel,

@@ -31,6 +31,12 @@ __all__ = ["Plan", "TileSchedule", "packed_strides", "plan_of", "tiles_layout", 
 
 TileSchedule = PanelSchedule | AmxBf16x3Schedule | DotTileSchedule
 
+_AMX: dict[type[object], MatrixUnit] = {
+    AmxBf16x3Schedule: AMX_BF16X3,
+    AmxBf16Schedule: AMX_BF16,
+    AmxInt8Schedule: AMX_INT8,
+}
+
 _ALL = 1 << 30
 """Steps of k in one go, where a schedule does not cut them."""
 
@@ -76,12 +82,8 @@ class Plan:
 
 def _unit(s: TileSchedule, dtype: str = "f32", sums: str = "f32", in_rows: bool = False) -> MatrixUnit:
     along_k = isinstance(s, DotTileSchedule)
-    if isinstance(s, AmxBf16x3Schedule):
-        return AMX_BF16X3
-    if isinstance(s, AmxBf16Schedule):
-        return AMX_BF16
-    if isinstance(s, AmxInt8Schedule):
-        return AMX_INT8
+    if type(s) in _AMX:
+        return _AMX[type(s)]
     if isinstance(s, (Int8Schedule, Int8DotSchedule)):
         return integer_unit(s.width, target(), along_k=along_k)
     pairs = has_pairs(dtype, s.width, target()) if along_k else isinstance(s, VnniBf16Schedule)

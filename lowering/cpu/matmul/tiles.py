@@ -10,6 +10,11 @@ the accumulators instead makes one chain of k additions, with about 5 times the 
 A weight [n, k] is the better left operand of AMX (`transposed`): the kernel then computes the transpose, packs the rows
 of the input instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in
 registers.
+
+Of f32 in three parts of bf16 the input in parts stays in the second-level cache, strips of 32 columns of the rhs are
+split some steps of k at a time, meet all rows, and are forgotten. Sums of 32 steps of k are added to f32 at once, so
+that the error is less than that of a chain of f32 additions. Where an operand has an infinity, no number at all, or one
+below 2^-100, a block is the library's.
 """
 
 from collections.abc import Callable
@@ -17,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
+from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction import Grid, Place, load_sums, store_sums, sum_products
@@ -32,6 +38,7 @@ from kiln.lowering.cpu.contraction.operands import (
     sum_rows,
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
+from kiln.lowering.cpu.contraction.parts import FloatWords, Range
 from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.contraction.sums import Operand, Runs
 from kiln.lowering.cpu.contraction.vectors import fold
@@ -39,6 +46,7 @@ from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.vendor import call_gemm
 
 __all__ = ["Tiles", "begin_sharing"]
 
@@ -105,6 +113,8 @@ class Tiles:
 
     def words(self, lines: Lines, side: str) -> Words:
         """How an operand is read."""
+        if self.plan.parts > 1:
+            return FloatWords(self.b, lines, self.unit, Range(self.b, self.ctx.scratch, self.at(f"{side}_range")))
         return Words(self.b, lines, self.unit, side)
 
     def provider(self, side: str) -> Provider:
@@ -333,11 +343,15 @@ class Tiles:
         if self.plan.transposed:
             transpose_block(b, sums, self.turned, *size, self.unit.columns)
             sums, origin, size = self.turned, (origin[1], origin[0]), (size[1], size[0])
-        self.mend(batch, origin, size, sums)
-        run_epilogue(b, self.epilogue, batch, origin, size, sums, self.plan.width)
 
-    def mend(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: Place) -> None:
-        """Emitted before the epilogue, of the problem as it was given."""
+        def by_library() -> None:
+            call_gemm(b, self.problem, self.operands, batch, origin, size, sums)
+            self.unit.begin(b)  # what the library does with tiles is its own matter
+
+        seen = [side.seen.is_beyond() for side in (self.left, self.right) if side.seen is not None]
+        if seen:
+            b.if_(arith.ori(*seen), by_library)
+        run_epilogue(b, self.epilogue, batch, origin, size, sums, self.plan.width)
 
 
 def _later(b: Builder, first: Index, tiles: Operand, part: int, n: int, k: Index) -> Place | ir.Value:

@@ -31,7 +31,7 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
-from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
+from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
@@ -189,7 +189,7 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counting(b, problem, schedule, *rest):
         emitted.append(schedule)
-        FloatTiles.emit_kernel(b, problem, schedule, *rest)
+        Tiles.emit_kernel(b, problem, schedule, *rest)
 
     monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, counting)
     torch.manual_seed(0)
