@@ -16,6 +16,7 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.row_functions import CHEAPEST, cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
 from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
@@ -54,6 +55,7 @@ class Nest:
         blocks, for which an operand is transposed (row_stage.py).
     cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
     turns: a short dim that is written out inside of a block of lanes (turns.py).
+    functions: what is computed from reductions of a block of rows is computed in vectors (row_functions.py).
     """
 
     roots: list[Root]
@@ -66,6 +68,7 @@ class Nest:
     tile: tuple[int, int] | None = None
     cut: Cut | None = None
     turns: int | None = None
+    functions: bool = False
 
 
 def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
@@ -108,12 +111,21 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         tile = _block(e, block_dim(accesses.found, outer, along, e.loops))
     elif lane is not None and not accesses.reduced:
         tile = _tile(e, accesses, outer, lane)
+    functions = lane is None and bool(accesses.reduced) and not inner and _wants_vectors(body, group)
+    if functions:
+        dim = function_dim(accesses, [d for d in outer if tile is None or d == tile[0]], e.loops)
+        functions = dim is not None
+        tile = tile or _block(e, dim)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
     cut = None if tile is not None else choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
     pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
     split = not uniform and _few_units(e, outer, pieces)
-    return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns)
+    return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns, functions)
+
+
+def _wants_vectors(body: FusionBody, group: list[tuple[int, ir.Value, list[int | None]]]) -> bool:
+    return cost_behind(body, [value for _, value, _ in group]) >= CHEAPEST
 
 
 def _rows_nest(

@@ -16,6 +16,7 @@ from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import lane_borders
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.nest import TILE, Nest, Root
+from kiln.lowering.cpu.tile.row_functions import ReducedRows
 from kiln.lowering.cpu.tile.row_stage import RowStage
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
@@ -34,7 +35,7 @@ _TAKEN = paths.group(
     "cpu loops",
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
     *("narrow blocks at the end", "cut at concatenations", "turns written out"),
-    *("lanes cut at concatenations", "transposed rows"),
+    *("lanes cut at concatenations", "transposed rows", "functions of rows"),
 )
 
 
@@ -76,7 +77,7 @@ class NestEmitter:
         for path, is_so in (
             ("without vectors", self.nest.lane is None),
             ("transposed tiles", isinstance(self.stage, Stage)),
-            ("transposed rows", isinstance(self.stage, RowStage)),
+            ("functions of rows", self.nest.functions),
             ("lanes among threads", self.nest.split_lane),
             ("cut at concatenations", self.nest.cut is not None),
             ("turns written out", self.nest.turns is not None),
@@ -84,6 +85,8 @@ class NestEmitter:
             if is_so:
                 _TAKEN(path)
         self._level(0)
+        if isinstance(self.stage, RowStage) and self.stage.is_used:
+            _TAKEN("transposed rows")
 
     def _level(self, k: int) -> None:
         if k > 0:
@@ -194,14 +197,25 @@ class NestEmitter:
         size = self.stage.size
         first = b.muli(e.values[tile], size)
         self.stage.depth = len(e.scopes) - 1
+        extent = e.index(e.loops.extents[dim])
+        reduced = ReducedRows(e, self.nest.reductions, dim, size) if self.nest.functions else None
 
         def body(i: Index) -> None:
             with e.inside({dim: i}):
                 e.stage = self.stage
-                self._level(k + 1)
+                if reduced is not None:
+                    reduced.keep(b.subi(i, first))
+                else:
+                    self._level(k + 1)
                 e.stage = None
 
-        b.for_(first, b.mini(b.addi(first, size), e.index(e.loops.extents[dim])), 1, body)
+        b.for_(first, b.mini(b.addi(first, size), extent), 1, body)
+        if reduced is not None:
+            mask = b.mask_below(b.subi(extent, first), size)
+            with e.inside({dim: first}), e.lanes(Lane(dim, size, mask)):
+                reduced.load()
+                self._level(k + 1)
+                reduced.forget()
 
     def _lane(self, lane: int, k: int) -> None:
         e, b, width = self.e, self.e.b, self.width

@@ -86,6 +86,11 @@ class RowStage:
     size: int = ROWS
     _places: dict[Block, ir.AffineExpr] = field(default_factory=dict[Block, ir.AffineExpr])
 
+    @property
+    def is_used(self) -> bool:
+        """Whether any operand was transposed."""
+        return bool(self._places)
+
     def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
         """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they lie otherwise."""
         lane = e.lane
