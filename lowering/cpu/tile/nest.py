@@ -18,10 +18,11 @@ from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.row_functions import CHEAPEST, cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
+from kiln.lowering.cpu.tile.splitting import split_dims
 from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
-from kiln.lowering.tile.merging import merge_groups, merged_dims
+from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
 
 TILE = 64
 """Iterations of a dim that are walked for one block of lanes before the next (see Nest.tile)."""
@@ -91,7 +92,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         if len(g) > 1 and any(members & p and not members <= p for p in partial):
             at = groups.index(g)
             groups[at : at + 1] = [[d] for d in g]
-    merged = merged_dims(groups, e.loops)
+    merged = _split(e, group, accesses, merged_dims(groups, e.loops))
     if merged.dims != dims:
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)
@@ -122,6 +123,30 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
     split = not uniform and _few_units(e, outer, pieces)
     return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns, functions)
+
+
+def _split(
+    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], accesses: Accesses, merged: Merged
+) -> Merged:
+    """`merged`, or loops over parts of its dims where lanes along a part cost no more; `accesses` are those before."""
+    if accesses.reduced or accesses.opaque or any(None in mapping for _, _, mapping in group) or not merged.dims:
+        return merged
+    whole = _collect(e, group, merged.exprs)
+    split = split_dims(whole, merged.dims, e.loops)
+    if split is None:
+        return merged
+
+    def at(dims: Sequence[int], values: Sequence[ir.AffineExpr], exprs: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+        given = dict(zip(dims, values, strict=True))
+        return [e.loops.simplify(affine.substitute(x, given)) for x in exprs]
+
+    exprs = at(merged.dims, split[1], merged.exprs)
+    groups = merge_groups(_collect(e, group, exprs), split[0], e.loops, [0] * len(split[0]))
+    again = merged_dims(groups, e.loops)
+    found = Merged(again.dims, at(split[0], again.exprs, exprs))
+    parts = _collect(e, group, found.exprs)
+    costs = [planning.lane_cost(a, m.dims, e.loops) for a, m in ((whole, merged), (parts, found))]
+    return found if costs[1] <= costs[0] else merged
 
 
 def _wants_vectors(body: FusionBody, group: list[tuple[int, ir.Value, list[int | None]]]) -> bool:

@@ -86,6 +86,15 @@ def access_cost(
 
 def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> int | None:
     """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
+    return _cheapest_lane(accesses, candidates, loops)[0]
+
+
+def lane_cost(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> float:
+    """Relative cost of the accesses along the lane that `choose_lane` takes."""
+    return _cheapest_lane(accesses, candidates, loops)[1]
+
+
+def _cheapest_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> tuple[int | None, float]:
     options: list[int | None] = [*reversed(candidates), None]
     scores: list[float] = []
     columns = {d for _, indices in accesses.reduced for x in indices for d in affine.dims_in(x)}
@@ -117,7 +126,7 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
                 total += a.bytes * count / (max(1, min(16, loops.count(lane))) if lane is not None else 1)
         scores.append(total)
     best = min(range(len(options)), key=lambda i: scores[i])
-    return options[best]
+    return options[best], scores[best]
 
 
 def _staged_cost(

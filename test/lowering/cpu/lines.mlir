@@ -49,12 +49,13 @@ func.func @column(%x: tensor<1024x4xf32>) -> tensor<1024xf32> {
 
 // -----
 
-// What is repeated is loaded once, and spread by a shuffle.
+// What is repeated is loaded once, computed once, and interleaved with itself.
 
 // CHECK-LABEL: func.func
 // CHECK-NOT: vector.gather
-// CHECK: %[[HALF:.*]] = vector.load %arg0{{.*}} vector<32xf32>
-// CHECK: vector.shuffle %[[HALF]], %[[HALF]] [0, 0, 1, 1, 2, 2,
+// CHECK: vector.load %arg0{{.*}} vector<16xf32>
+// CHECK-NOT: vector.load
+// CHECK: vector.shuffle {{.*}} [0, 16, 1, 17, 2, 18,
 // CHECK-NOT: vector.gather
 // CHECK: return
 #one = affine_map<(d0) -> (d0)>

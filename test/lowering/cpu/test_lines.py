@@ -43,7 +43,7 @@ PROGRAMS: dict[str, tuple[Program, str]] = {
     "rolls of all": (lambda x: [torch.roll(x, 29) + torch.roll(x, -1)], "two lines"),
     "sums of rolls": (lambda x: [torch.roll(x, 2, 1).sum(1), (torch.roll(x, 2, 1) + x).sum(0)], "two lines"),
     "rolls in pads": (lambda x: [F.pad(torch.roll(x, 3, 1), (2, 1, 1, 0)) + 1], "two lines"),
-    "parts of rows, flat": (lambda x: [x[:, 2:].reshape(-1) + x[:, :-2].reshape(-1)], "two lines"),
+    "parts of rows, flat": (lambda x: [x[:, 2:].reshape(-1) + x[:, :-2].reshape(-1)], ""),
     "columns": (_columns, "interleaved"),
     "backwards": (lambda x: [x.flip(1) + x, x[:, ::2].flip(1) + 1, x.flip((0, 1)) * 2, x.flip(1).sum(0)], "backwards"),
     "interleaved": (lambda x: [torch.stack([x + 1, -x], -1).flatten(1), torch.stack([x, x * 2] * 2, -1).flatten()], ""),
