@@ -4,6 +4,9 @@
 """The breadth run without a GPU: what it takes for right and wrong, its processes, its order, its table."""
 
 import json
+import multiprocessing
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from benchmarks.gpu.breadth.entry import Entry, Job, jobs_of
 from benchmarks.gpu.breadth.families import entries_of
 from benchmarks.gpu.breadth.judge import judge
 from benchmarks.gpu.breadth.parameters import randomize
-from benchmarks.gpu.breadth.pool import run_jobs
+from benchmarks.gpu.breadth.pool import _row, _Running, run_jobs
 from benchmarks.gpu.breadth.report import summary
 from benchmarks.gpu.breadth.row import Row
 
@@ -209,3 +212,16 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
     assert page.startswith("before") and page.endswith("behind") and "old" not in page
     with pytest.raises(ValueError, match="no <!-- breadth"):
         table.page_with("a page", runs)
+
+
+def test_a_process_that_ends_while_its_stack_is_written_was_over_its_limit(tmp_path: Path) -> None:
+    """faulthandler reads the frames of threads that go on, and may end the process by that."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    sender.close()
+    process = multiprocessing.get_context("fork").Process(target=os.abort)
+    process.start()
+    process.join()
+    log = tmp_path / "job.log"
+    log.write_text('Timeout (0:00:58)!\nThread 0x1 (most recent call first):\n  File "/x/emit.py", line 7 in plan\n')
+    row = _row(_Running(Job("net", "train", "bf16", 8), process, receiver, log, time.monotonic()), 60)
+    assert (row["status"], row["reason"]) == ("hung", "no result within 60 s; it was at emit.py:7 plan")

@@ -237,8 +237,8 @@ def short_sums(g: Grower) -> None:
 
 
 def long_reductions(g: Grower) -> None:
-    """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout; and where
-    extrema of these are, also among equal ones."""
+    """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout; and
+    positions of extrema, also among equal elements."""
     dtype = g.one_of((torch.float32, torch.float32, torch.bfloat16))
     kind = g.number(0, 3)
     if kind == 0:

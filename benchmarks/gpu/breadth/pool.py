@@ -25,6 +25,8 @@ from benchmarks.gpu.breadth.row import Row
 __all__ = ["run_jobs"]
 
 PRELOADED = ["benchmarks.gpu.breadth.preloaded"]
+_DUMPING = "Timeout ("
+"""How faulthandler's dump of a process near its limit begins."""
 GRACE = 20.0
 """Seconds that running jobs have beyond the end of the time for starting them."""
 
@@ -116,9 +118,15 @@ def _row(one: _Running, limit: float) -> Row:
         except EOFError:
             one.process.join(5)
             found = {"status": "crashed", "reason": f"{_exit(one.process.exitcode)}: {_last(one.log)}"}
+            if _DUMPING in _text(one.log):  # which may end the process: other threads go on while it reads their frames
+                found = {"status": "hung", "reason": f"no result within {limit:.0f} s; it was at {_place(one.log)}"}
             found["seconds"] = time.monotonic() - one.begin
     _end(one)
     return row | found
+
+
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
 
 def _exit(code: int | None) -> str:
@@ -130,14 +138,15 @@ def _exit(code: int | None) -> str:
 
 def _place(log: Path) -> str:
     """The innermost frames of the main thread, of the traceback that a job writes shortly before its limit."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    frames = re.findall(r'File "(?:.*/)?([^/"]+)", line (\d+) in (\S+)', text.rpartition("most recent call first")[2])
+    frames = re.findall(
+        r'File "(?:.*/)?([^/"]+)", line (\d+) in (\S+)', _text(log).rpartition("most recent call first")[2]
+    )
     return ", ".join(f"{file}:{number} {name}" for file, number, name in frames[:5]) or "an unknown place"
 
 
 def _last(log: Path) -> str:
     """The last lines of what the process printed."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    text = _text(log)
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-300:] or "no output"
 
 
