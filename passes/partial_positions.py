@@ -103,7 +103,7 @@ def split_position(op: ir.OpView, combiner: Combiner, extremum: PartialExtremum,
     made, block = parts.second_step(op, [(extremum.partial, None), (extremum.result, whole), (partial, None)])
     of_part, best, index, least = block.arguments
     source = op.regions[0].blocks[0]
-    env = {
+    env: dict[ir.Value, ir.Value] = {
         **dict.fromkeys(_compared(source.arguments[position.element]), of_part),
         source.arguments[position.best]: best,
         source.arguments[2]: least,

@@ -18,7 +18,7 @@ from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.row_functions import CHEAPEST, cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
-from kiln.lowering.cpu.tile.splitting import split_dims
+from kiln.lowering.cpu.tile.splitting import SPLIT, split_dims
 from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
@@ -146,7 +146,9 @@ def _split(
     found = Merged(again.dims, at(split[0], again.exprs, exprs))
     parts = _collect(e, group, found.exprs)
     costs = [planning.lane_cost(a, m.dims, e.loops) for a, m in ((whole, merged), (parts, found))]
-    return found if costs[1] <= costs[0] else merged
+    is_cheaper = costs[1] <= costs[0]
+    SPLIT("walked apart" if is_cheaper else "as one")
+    return found if is_cheaper else merged
 
 
 def _wants_vectors(body: FusionBody, group: list[tuple[int, ir.Value, list[int | None]]]) -> bool:

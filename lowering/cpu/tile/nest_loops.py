@@ -79,6 +79,7 @@ class NestEmitter:
             ("transposed tiles", isinstance(self.stage, Stage)),
             ("functions of rows", self.nest.functions),
             ("lanes among threads", self.nest.split_lane),
+            ("functions of rows", self.nest.functions),
             ("cut at concatenations", self.nest.cut is not None),
             ("turns written out", self.nest.turns is not None),
         ):

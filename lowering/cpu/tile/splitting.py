@@ -14,9 +14,12 @@ from itertools import pairwise
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering import paths
 from kiln.lowering.tile.access import Accesses, Loops
 
-__all__ = ["split_dims"]
+__all__ = ["SPLIT", "split_dims"]
+
+SPLIT = paths.group("cpu merged dims", "walked apart", "as one")
 
 
 def split_dims(accesses: Accesses, dims: Sequence[int], loops: Loops) -> tuple[list[int], list[ir.AffineExpr]] | None:
@@ -28,7 +31,7 @@ def split_dims(accesses: Accesses, dims: Sequence[int], loops: Loops) -> tuple[l
     exprs: list[ir.AffineExpr] = []
     for d in dims:
         extent = affine.constant_of(loops.extents[d])
-        borders = sorted({1, *found.get(d, ()), extent or 1})
+        borders = sorted({1, extent or 1, *(n for n in found.get(d, ()) if n < (extent or 1))})
         if extent is None or len(borders) <= 2 or any(high % low for low, high in pairwise(borders)):
             new_dims.append(d)
             exprs.append(ir.AffineDimExpr.get(d))
