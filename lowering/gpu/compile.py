@@ -123,7 +123,7 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         path = Path(folder) / ("kernel.ttgir" if is_scheduled else "kernel.ttir")
         path.write_text(text + _mark(wanted))
         try:
-            with newest_assembler():
+            with newest_assembler() if wanted.backend == "cuda" else contextlib.nullcontext():
                 compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
             described = _descriptors(path, wanted) if is_scheduled else None
             asm = dict(compiled.asm)
