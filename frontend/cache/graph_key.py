@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import operator
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -216,6 +217,8 @@ def version_text() -> str:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"{name} none")
+    if path := os.environ.get("TRITON_PTXAS_PATH"):  # the user's choice (lowering/gpu/assembler.py)
+        versions.append(f"ptxas {path}")
     return "; ".join([*versions, f"source {_source_digest()}", repr(host()), f"machine {digest()}"])
 
 

@@ -68,3 +68,12 @@ def test_the_user_s_choice_is_respected_with_a_warning(
     assert [r.message for r in caplog.records].count(
         "TRITON_PTXAS_PATH is ptxas 12.8, which makes wrong code of some kernels: take 12.9"
     ) == 1
+
+
+def test_the_user_s_choice_is_part_of_the_cache_s_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kiln.frontend.cache.graph_key import version_text
+
+    monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
+    before = version_text.__wrapped__()
+    monkeypatch.setenv("TRITON_PTXAS_PATH", OLD.path)
+    assert version_text.__wrapped__() != before
