@@ -14,6 +14,7 @@ assembles for Hopper with the newer one itself.
 
 import contextlib
 import functools
+import importlib
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ log = logging.getLogger("kiln")
 _SOUND = 12, 9
 """The first release that makes right code of all that is known."""
 
+_MARK = "is_of_kiln"
 _scope = threading.local()
 _patching = threading.Lock()
 
@@ -53,9 +55,7 @@ def newest_assembler() -> Generator[None]:
 
 
 def _compiler() -> Any:
-    from triton.backends.nvidia import compiler  # pyright: ignore[reportMissingTypeStubs]
-
-    return compiler
+    return importlib.import_module("triton.backends.nvidia.compiler")
 
 
 def _patch() -> None:
@@ -63,7 +63,7 @@ def _patch() -> None:
     compiler = _compiler()
     with _patching:
         chosen = compiler.get_ptxas
-        if getattr(chosen, "is_kilns", False):
+        if hasattr(chosen, _MARK):
             return
 
         @functools.wraps(chosen)
@@ -71,7 +71,7 @@ def _patch() -> None:
             tool = chosen(arch)
             return _newest(tool) if getattr(_scope, "is_entered", False) else tool
 
-        get_ptxas.is_kilns = True  # type: ignore[attr-defined]
+        setattr(get_ptxas, _MARK, True)
         compiler.get_ptxas = get_ptxas
 
 

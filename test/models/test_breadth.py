@@ -218,7 +218,7 @@ def test_a_process_that_ends_while_its_stack_is_written_was_over_its_limit(tmp_p
     """faulthandler reads the frames of threads that go on, and may end the process by that."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     sender.close()
-    process = multiprocessing.get_context("fork").Process(target=os.abort)
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
     process.start()
     process.join()
     log = tmp_path / "job.log"
