@@ -125,7 +125,7 @@ def test_graphs_of_one_thread_are_shared_by_several_as_well(monkeypatch: pytest.
     program = Program(
         [Input((1,), torch.float32, 0), Input((303,), torch.float32, 1)], ["v0.mul_(1.5)", "v1.mul_(1.5)"], [2, 3]
     )
-    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, store: store())
+    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, level, store: store())
     with pytest.raises(AssertionError, match="2 threads: 1 of 1 elements of value 0 change"):
         why_skipped(program, Setting("static", {"target": "cpu"}))
 

@@ -56,7 +56,7 @@ def test_threads_run_one_after_the_other(threads: SerialThreads) -> None:
 
 def test_a_result_that_each_thread_stores_is_found(threads: SerialThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place: each thread reads what the one before has written."""
-    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, store: store())
+    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, level, store: store())
     found = one_after_the_other(threads, 301)
     assert found == {(number, order): 2 * 1.5**number for number, order in found}
 
