@@ -1,10 +1,10 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The element type of attention's log-sum-exp, which PyTorch before 2.13 traces as another one than the op returns.
+"""The element type of the log-sum-exp of attention in float64 on the CPU.
 
-The gradient of attention in float64 on the CPU wants it in float64, as the op makes it; the trace says float32, so that
-it would be kept, and handed over, in that.
+The op returns it in float64, and the op for the gradient wants that. PyTorch 2.11 traces it as float32 (2.13 does not),
+in which it would be kept for the gradient.
 """
 
 import operator

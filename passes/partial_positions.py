@@ -15,7 +15,7 @@ from torch_mlir import ir
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, output_map
 from kiln.lowering.tile.combiner import Combiner
-from kiln.passes.partial_reductions import Parts, projection
+from kiln.passes.partial_reductions import Parts, clone_with, projection
 
 __all__ = ["PartialExtremum", "find_position", "is_extremum"]
 
@@ -111,11 +111,7 @@ def split_position(op: ir.OpView, combiner: Combiner, extremum: PartialExtremum,
     }
     with ir.InsertionPoint(block):
         for inner in _needed(list(source.operations)[-1].operation, list(env)):
-            clone = inner.clone()
-            for i, v in enumerate(inner.operands):
-                if v in env:
-                    clone.operands[i] = env[v]
-            env.update(zip(inner.results, clone.results, strict=True))
+            clone_with(inner, env)
     return made.results[0]
 
 

@@ -14,7 +14,7 @@ from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner
 from kiln.passes.loops import generic
 
-__all__ = ["Parts", "elementwise", "projection"]
+__all__ = ["Parts", "clone_with", "elementwise", "projection"]
 
 Operand = tuple[ir.Value, ir.AffineMap]
 """An input of a loop nest, and its indexing map."""
@@ -142,6 +142,16 @@ def elementwise(combiner: Combiner, x: ir.Value, y: ir.Value) -> ir.Value:
     return both.results[0]
 
 
+def clone_with(op: ir.Operation, env: dict[ir.Value, ir.Value]) -> ir.Operation:
+    """A copy of an op of a body, of what `env` has in the place of its operands; `env` gets its results."""
+    clone = op.clone()
+    for i, value in enumerate(op.operands):
+        if value in env:
+            clone.operands[i] = env[value]
+    env.update(zip(op.results, clone.results, strict=True))
+    return clone
+
+
 def projection(rank: int, positions: Sequence[int]) -> ir.AffineMap:
     """The map from `rank` loops to those at these positions."""
     return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(p) for p in positions])
@@ -197,15 +207,11 @@ def _copy_body(
     )
     with ir.InsertionPoint(block):
         for inner in source.operations:
-            clone = inner.operation.clone()
-            for i, v in enumerate(inner.operation.operands):
-                if v in env:
-                    clone.operation.operands[i] = env[v]
-            env.update(zip(inner.operation.results, clone.operation.results, strict=True))
+            clone = clone_with(inner.operation, env)
             if inner.operation.name == "linalg.index":
                 dim = ir.IntegerAttr(inner.operation.attributes["dim"]).value
                 if dim in starts:
-                    env[inner.operation.results[0]] = _moved(clone.operation.results[0], *starts[dim])
+                    env[inner.operation.results[0]] = _moved(clone.results[0], *starts[dim])
 
 
 def _moved(index: ir.Value, loop: int | None, step: int) -> ir.Value:

@@ -110,7 +110,7 @@ def _row(one: _Running, limit: float) -> Row:
     job = one.job
     row: Row = {"job": job.key, "entry": job.entry, "kind": job.kind, "dtype": job.dtype, "batch": job.batch}
     if not one.results.poll():
-        found: Row = {"status": "hung", "reason": f"no result within {limit:.0f} s; it was at {_place(one.log)}"}
+        found = _hung(one, limit)
         found["seconds"] = time.monotonic() - one.begin
     else:
         try:
@@ -119,10 +119,14 @@ def _row(one: _Running, limit: float) -> Row:
             one.process.join(5)
             found = {"status": "crashed", "reason": f"{_exit(one.process.exitcode)}: {_last(one.log)}"}
             if _DUMPING in _text(one.log):  # which may end the process: other threads go on while it reads their frames
-                found = {"status": "hung", "reason": f"no result within {limit:.0f} s; it was at {_place(one.log)}"}
+                found = _hung(one, limit)
             found["seconds"] = time.monotonic() - one.begin
     _end(one)
     return row | found
+
+
+def _hung(one: _Running, limit: float) -> Row:
+    return {"status": "hung", "reason": f"no result within {limit:.0f} s; it was at {_place(one.log)}"}
 
 
 def _text(log: Path) -> str:

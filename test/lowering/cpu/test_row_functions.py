@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rows_support import check
 
 from kiln.lowering import paths
 
@@ -23,18 +24,6 @@ FUNCTIONS: dict[str, Any] = {
     "all of a row": lambda x, y: torch.exp(-x.view(-1, 4, x.shape[-1]).sum((-1, -2))),
     "rows that are gathered": lambda x, y: torch.exp(-(x * y.t().contiguous().t()).mean(-1)),
 }
-
-
-def results(values: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    return values if isinstance(values, tuple) else (values,)
-
-
-def check(function: Any, x: torch.Tensor, y: torch.Tensor, tolerance: float, **options: Any) -> None:
-    found = results(torch.compile(function, backend="kiln", options={"fallback": False, **options})(x, y))
-    for mine, right in zip(found, results(function(x.double(), y.double())), strict=True):
-        error = (mine.double() - right).abs().max() / right.abs().max()
-        assert float(error) < tolerance, (x.shape, x.dtype, float(error))
-        assert mine.stride() == right.stride()
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from rows_support import check
 
 from kiln.lowering import paths
 
@@ -20,18 +21,6 @@ FUNCTIONS: dict[str, Any] = {
     "mean beside": lambda x, y: (x.transpose(-1, -2) + y, (x.transpose(-1, -2) + y).mean(-1)),
     "a row for all": lambda x, y: (x.transpose(-1, -2) * 0.5 + y[..., :1, :]).amax(-1),
 }
-
-
-def results(values: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    return values if isinstance(values, tuple) else (values,)
-
-
-def check(function: Any, x: torch.Tensor, y: torch.Tensor, tolerance: float, **options: Any) -> None:
-    found = results(torch.compile(function, backend="kiln", options={"fallback": False, **options})(x, y))
-    for mine, right in zip(found, results(function(x.double(), y.double())), strict=True):
-        error = (mine.double() - right).abs().max() / right.abs().max()
-        assert float(error) < tolerance, (x.shape, x.dtype, float(error))
-        assert mine.stride() == right.stride()
 
 
 @pytest.fixture(autouse=True)
