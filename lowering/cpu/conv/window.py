@@ -74,6 +74,13 @@ class Phase:
         return tuple((low, high) if low < high else (0, 0) for low, high in valid)
 
     @property
+    def is_forward(self) -> bool:
+        """Whether later columns of the window meet later ones of the input: those of a transposed convolution, of any
+        stride, meet earlier ones, from behind the image on, with padding or without.
+        """
+        return self.apart > 0
+
+    @property
     def left(self) -> int:
         """The first columns, which find padding at the left border."""
         return max(0, -(min(self.reaches) // self.stride))
@@ -93,7 +100,7 @@ class Phase:
 
     def interior(self, b: Builder, axis: Axis, last: Index) -> tuple[Index, Index]:
         """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
-        if not self.count or axis.padding == 0 and self.period == 1:
+        if not self.count or self.is_forward and axis.padding == 0:
             return 0, last
         low = b.mini(self.left, last)
         high = b.ceildivi(b.maxi(b.subi(known(axis.size), max(self.reaches)), 0), self.stride)
@@ -101,7 +108,7 @@ class Phase:
 
     def inside(self, b: Builder, axis: Axis, i: Index) -> Span:
         """The columns of the window that lie inside of the input for a column of the phase."""
-        if not self.count or axis.padding == 0 and self.period == 1:
+        if not self.count or self.is_forward and axis.padding == 0:
             return Span(0, self.count)
         at = b.addi(b.muli(i, self.stride), self.offset)
         before, behind = b.subi(0, at), b.subi(known(axis.size), at)

@@ -115,6 +115,7 @@ def test_dynamic_sizes(dim: int) -> None:
     images = [torch.randn(n, 5, *size[3 - dim :]) for n, *size in sizes]
     check(MODULES[dim, True](5, 18, 3, 2, 1, 1), *images, dynamic=True)
     check(MODULES[dim, True](5, 18, 2, 3), *images, dynamic=True)
+    check(MODULES[dim, True](5, 18, 3), *images, dynamic=True)  # no padding: its window still reaches out of the image
     if dim == 3:
         check(nn.Conv3d(5, 18, 3, 2, 1), *images, dynamic=True)
 
