@@ -133,3 +133,18 @@ def test_what_is_not_written_is_nan(threads: SerialThreads) -> None:
     workspace.zero_()
     threads.call(lambda: None)
     assert workspace.view(torch.float64).isnan().item()
+
+
+def test_rows_that_are_one_row_are_packed_for_the_larger_block(threads: SerialThreads) -> None:
+    """All blocks of rows begin at one place in memory, and a thread may have the last one, of fewer rows, first."""
+    row, w, y = (torch.randn(n, k).half() for n, k in ((1, 64), (144, 64), (375, 144)))
+    given = row.expand(375, 64), w, y
+
+    def layer(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.gelu(F.linear(x, w) + y)
+
+    run, expected = compiled(layer), layer(*(t.double() for t in given))
+    for number in COUNTS:
+        for order in ORDERS:
+            result = threads.call(lambda: run(*given), number, order)
+            torch.testing.assert_close(result.double(), expected, atol=0.05, rtol=0.01)

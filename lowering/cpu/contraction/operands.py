@@ -33,6 +33,9 @@ __all__ = [
     "sum_rows",
 ]
 
+_MOST_LINES = 1 << 24
+"""More lines than a block has: those of its first level of cache are at most some hundreds."""
+
 Run = Callable[[Index, int, Operand], None]
 """run(i, count, tiles): `count` tiles of lines i ..., and where they lie, by steps of the piece."""
 
@@ -41,8 +44,9 @@ class Provider:
     """An operand of a product, in memory as `lines`. count: tiles of a run.
 
     filled: zeros fill k up to a multiple of the unit's depth. cell: memory and the element of it that says what was
-    made of the operand, by where that begins in memory (-1: nothing); None: a piece is not all of k, or nothing is
-    made. seen: what is seen of the numbers that are packed. and_then: made of each piece, given its lines and steps.
+    made of the operand, by where that begins in memory and how many lines it has (-1: nothing); None: a piece is not
+    all of k, or nothing is made. seen: what is seen of the numbers that are packed. and_then: made of each piece, given
+    its lines and steps.
     """
 
     filled = True
@@ -73,7 +77,9 @@ class Provider:
         if self.cell is None:
             make()
             return
-        (cells, n), key = self.cell, arith.index_cast(b.i64, b.value(start))
+        # Blocks that begin at one place may have more or fewer lines: rows that are one row, or windows that overlap.
+        (cells, n), key = self.cell, b.addi(b.muli(start, _MOST_LINES), lines)
+        key = arith.index_cast(b.i64, b.value(key))
 
         def again() -> None:  # a block before has not left it there
             make()
