@@ -27,12 +27,9 @@ from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 
-CASCADE = 2048
-"""Floats summed into one accumulator before it is added to the next: keeps the rounding error near that of
-pairwise summation (torch sums in cascades too)."""
-COLUMN_CASCADE = 64
-"""The same where each lane sums for itself (a column): at least as many; more for extents above its square, so that
-neither the sums within chunks nor the sum of the chunks is long."""
+CASCADE = 64
+"""Terms that are added to one accumulator before it is added to the next one, which takes as many in turn, and so on:
+the rounding error grows with the logarithm of the number of terms (torch sums in cascades, too)."""
 WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
 CHEAP = 12
@@ -230,24 +227,27 @@ class _Loops:
             if not isinstance(extent, ir.AffineConstantExpr):
                 return True
             count *= extent.value
-        return count >= COLUMN_CASCADE // 4
+        return count >= CASCADE // 4
 
     def _chunked(
         self, lower: Index, upper: Index, step: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
     ) -> list[ir.Value]:
-        """A loop whose accumulators start anew every CASCADE elements (per lane)."""
+        """A loop whose accumulators start anew every `CASCADE` turns, in as many levels as it takes."""
         b = self.e.b
-        chunk = _column_chunk(upper) if step == 1 else CASCADE // self.width // self.chains * step
-        if isinstance(upper, int) and isinstance(lower, int) and upper - lower <= 2 * chunk:
-            return b.for_(lower, upper, step, body, accs, self._annotations())
 
-        def outer(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
-            with self.e.inside({}):
-                end = b.mini(b.addi(c, chunk), upper)
-                part = b.for_(c, end, step, body, self._start() * self.chains, self._annotations())
-                return self._combine(carried, part)
+        def level(sizes: list[int], low: Index, high: Index, accs: list[ir.Value]) -> list[ir.Value]:
+            if not sizes:
+                return b.for_(low, high, step, body, accs, self._annotations())
+            size, *inner = sizes
 
-        return b.for_(lower, upper, chunk, outer, accs, self._annotations())
+            def part(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
+                with self.e.inside({}):
+                    end = b.mini(b.addi(c, size), high)
+                    return self._combine(carried, level(inner, c, end, self._start() * self.chains))
+
+            return b.for_(low, high, size, part, accs, self._annotations())
+
+        return level(_chunks(lower, upper, step), lower, upper, accs)
 
     def _annotations(self) -> dict[str, str] | None:
         return NOT_UNROLLED if self.chains > 1 else None
@@ -338,11 +338,15 @@ class _Loops:
         self.e.scopes[-1].spilled.update(getattr(self, "spilled", {}))
 
 
-def _column_chunk(extent: Index) -> int:
-    """Elements of a column that are summed before the sum so far is added."""
-    if not isinstance(extent, int):
-        return 4 * COLUMN_CASCADE
-    return max(COLUMN_CASCADE, 1 << (extent.bit_length() // 2))
+def _chunks(lower: Index, upper: Index, step: int) -> list[int]:
+    """How far the loops of a cascade go in a turn, from the outermost to the one around the loop by `step`."""
+    size, sizes = CASCADE * step, list[int]()
+    if not isinstance(lower, int) or not isinstance(upper, int):
+        return [size * CASCADE, size]
+    while upper - lower > 2 * size:
+        sizes.insert(0, size)
+        size *= CASCADE
+    return sizes
 
 
 def _tensor_memo(e: Evaluator) -> Iterator[tuple[tuple[Any, ...], ir.Value]]:
