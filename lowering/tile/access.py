@@ -17,7 +17,7 @@ from kiln.lowering import paths
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
 
 Indices = tuple[ir.AffineExpr, ...]
-_BESIDE = paths.group("any results beside products", "no dim of a single column")
+_BESIDE = paths.group("any results beside products", "no dim of a single column", "dims of size 1 behind columns")
 UNKNOWN_EXTENT = 64
 """What a size known only at run time counts as in cost estimates."""
 
@@ -203,13 +203,17 @@ def index_in_row(
     position: ir.AffineExpr, column: ir.AffineExpr, columns: ir.AffineExpr, wanted: Sequence[ir.AffineExpr]
 ) -> Indices:
     """The index of the element in `column` of the row at `position` (row-major among all rows) of a tensor of sizes
-    `wanted`, which has the elements of a product's result in their order: its rows may be split in another way, and a
-    single column may be no dim. Raises ValueError where its last dim is not the columns.
+    `wanted`, which has the elements of a product's result in their order: its rows may be split in another way, a
+    single column may be no dim, and dims of size 1 may come last. Raises ValueError where its last dim but for these is
+    not the columns.
     """
     one = ir.AffineConstantExpr.get(1)
     if columns == one and (not wanted or wanted[-1] != one):
         _BESIDE("no dim of a single column")
         return tuple(indices_at(position, wanted))
+    if columns != one and wanted and wanted[-1] == one:
+        _BESIDE("dims of size 1 behind columns")
+        return (*index_in_row(position, column, columns, wanted[:-1]), ir.AffineConstantExpr.get(0))
     sizes = affine.constant_of(wanted[-1]), affine.constant_of(columns)
     if None not in sizes and sizes[0] != sizes[1]:
         raise ValueError(f"a value of {wanted[-1]} columns beside a product of {columns}")

@@ -172,7 +172,14 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
             )
         ),
     ),
-    "beside": (special.beside_products, "cpu", ("any results beside products: no dim of a single column",)),
+    "beside": (
+        special.beside_products,
+        "cpu",
+        tuple(
+            f"any results beside products: {path}"
+            for path in ("no dim of a single column", "dims of size 1 behind columns")
+        ),
+    ),
 }
 
 

@@ -38,6 +38,12 @@ STATIC = {
     "row_to_a_number": Program(
         inputs((7,), (33, 7)), ["torch.relu(F.linear(v0, v1) * 0.3)", "torch.dot(v2, v2) * 0.1"], [3]
     ),
+    # A value beside a product's result with a dim of size 1 behind the columns.
+    "dims_of_size_1_behind_columns": Program(
+        inputs((8, 33), (17, 33), (8, 17, 1)),
+        ["torch.sigmoid(v2)", "F.linear(v0, v1) + v3.reshape((8, 17))"],
+        [3, 4],
+    ),
     # A scan reads what its kernel computes through a view: that was left between kernels, or computed twice.
     "scan_of_flipped_padding": Program(
         inputs((5, 7)), ["F.pad(v0 * 2, (-1, 1)) + v0", "v1.flip(1)", "v2.cumsum(1)"], [3]

@@ -272,7 +272,7 @@ def beside_products(g: Grower) -> None:
     count, columns, terms = g.one_of((1, 8, 48, 240)), g.one_of((1, 1, 1, 17, 64)), g.one_of((8, 33, 64, 576))
     x, w = g.input((count, terms), dtype), g.weight((columns, terms), dtype, terms)
     shape = g.one_of(((count, columns), (1, count, columns, 1), (count, 1, columns), (1, count, 1, columns)))
-    beside = g.input((count,) if columns == 1 else (count, columns), dtype)
+    beside = g.input((count,) if columns == 1 else g.one_of(((count, columns), (count, columns, 1))), dtype)
     value = g.add(g.one_of(("torch.sigmoid({})", "torch.rsqrt({}.abs() + 0.5)", "{} * 0.5")).format(beside.name))
     if value is None or not g.spend(count * columns * terms):
         return
