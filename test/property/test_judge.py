@@ -216,3 +216,14 @@ def test_strides_of_programs_that_pytorch_cannot_trace_with_symbols() -> None:
     with pytest.raises(KeyError):
         _of_graph(program, "cpu", is_dynamic=True)
     assert all(layouts[3] == [320, 64, 8, 1] for layouts in traced(program, "cpu"))
+
+
+def test_a_number_too_large_for_its_dtype_is_infinite() -> None:
+    """Where eager rounds to infinity on the way, and then subtracts it from itself."""
+    program = Program([Input((1, 7), torch.float16, 0)], ["torch.exp((v0 + 20) * 2)", "torch.std(v1, dim=[1])"], [2])
+    found = reference(program, "cpu")
+    eager, wide = found.eager[2], found.wide[2]
+    assert eager is not None and wide is not None and bool(eager.isnan().all()) and bool(wide.isfinite().all())
+    check(found, program.make("cpu"), [torch.full_like(eager, torch.inf)])
+    with pytest.raises(WrongResult, match="not finite elsewhere"):
+        check(found, program.make("cpu"), [-torch.full_like(eager, torch.inf)])
