@@ -63,6 +63,7 @@ def _page(runs: Mapping[str, Run]) -> str:
         summary=[*_cpu_summary(runs), *_gpu_summary(runs)],
         gpu={name: standing(_shares(gpu, key)) for name, key in (("cpu", "cpu_of_call_ms"), ("first", "first_call_s"))},
         compile=_compile(runs["epyc-compile-times"]),
+        off=_off(runs["xeon-workbench-off"]),
         cases=list(dict.fromkeys(row["case"] for row in runs["epyc-models-f32-1t"].rows)),
         cell=_cell,
         ratio=_ratio,
@@ -112,6 +113,14 @@ def _words(gains: Mapping[str, float]) -> str:
 def _shares(run: Run, key: str) -> dict[str, float]:
     """Kiln's figure over Inductor's, by case."""
     return {row["case"]: row[key]["kiln"] / row[key]["inductor"] for row in run.rows if "inductor" in row[key]}
+
+
+def _off(run: Run) -> dict[str, float]:
+    """The most that the workbench takes of a compilation, and of a call, in percent, while all of it is off."""
+    return {
+        "compile": max(100 * row["share"] for row in run.rows if row["what"] == "compile"),
+        "call": max(100 * (row["ratio"] - 1) for row in run.rows if row["what"] == "call"),
+    }
 
 
 def _compile(run: Run) -> dict[str, tuple[float, float, float]]:
