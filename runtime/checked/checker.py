@@ -82,7 +82,9 @@ class LaunchChecker:
         """Compares what the step has written.  Raises CheckError, or warns."""
         reference = self._reference(seen.part)
         try:
-            with self._lock:  # the bindings' contexts are not safe to share
+            # The bindings' contexts are not safe to share. PyTorch looks at each op of a graph's first call, by a mode
+            # that takes longer than the op does; what is computed here is none of the graph's.
+            with self._lock, torch._C._DisableTorchDispatch():
                 device = next((r.device for r in results), None)
                 expected = reference.evaluate(seen.operands, seen.symbols, device)
                 differences = [str(d) for d in _differences(reference, results, expected)]

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import kiln
 import kiln.runtime.executor as executor
@@ -56,6 +57,28 @@ def compiled(model: Any, target: str = "cpu", check: bool | str = True, **option
     dynamic = options.pop("dynamic", None)
     chosen = {"check": check, "fallback": False, "cache": False, **({} if target == "cpu" else {"target": target})}
     return torch.compile(model, backend=kiln.backend, dynamic=dynamic, options={**chosen, **options})
+
+
+def test_modes_do_not_see_what_references_compute(
+    checkers: list[LaunchChecker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch runs a graph's first call in a mode that looks at each op, which takes longer than small ops do."""
+    seen: list[Any] = []
+
+    class Looking(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    evaluate = Reference.evaluate
+
+    def looked_at(*args: Any) -> Any:
+        with Looking():
+            return evaluate(*args)
+
+    monkeypatch.setattr(Reference, "evaluate", looked_at)
+    compiled(lambda x: x.exp())(torch.randn(8))
+    assert checkers[0].checked == 1 and not seen
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, kernel: str, pattern: str, wrong: str, count: int = 1) -> list[str]:
