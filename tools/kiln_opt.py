@@ -170,7 +170,8 @@ def _named(options: Options, name: str) -> "list[PipelineStep]":
     from kiln.passes.pipelines import named_pipeline
 
     whole = inserted(named_pipeline(name), options.inserts)
-    end = options.until or ("sched" if options.verify_kernels else _last_code(whole) if options.emit else "")
+    code = _code_stage(whole, options.emit) if options.emit else ""
+    end = options.until or ("sched" if options.verify_kernels else code)
     steps = until(whole, end) if end else whole
     start = options.start or _stage_of(options.input, {step.stage for step in whole})
     if not start:
@@ -181,9 +182,12 @@ def _named(options: Options, name: str) -> "list[PipelineStep]":
     return steps[len(steps) - left :]
 
 
-def _last_code(steps: "list[PipelineStep]") -> str:
-    """The stage at which kernels have machine code."""
-    return next((step.stage for step in reversed(steps) if step.stage in ("object", "ptx")), "")
+def _code_stage(steps: "list[PipelineStep]", ending: str) -> str:
+    """The stage at which kernels have machine code, or are Triton IR that becomes loops on a CPU."""
+    stages = [step.stage for step in steps]
+    if ending == "ttir" and "ttir" in stages and "ptx" not in stages:
+        return "ttir"
+    return next((stage for stage in reversed(stages) if stage in ("object", "ptx")), "")
 
 
 def _stage_of(file: str, stages: set[str]) -> str:
@@ -258,13 +262,16 @@ def _emitted(options: Options, module: "ir.Module", ending: str) -> str:
     """Machine code of the kernels, or what Triton made on the way, by the ending of its file. Objects are written to
     files, whose names this returns.
     """
+    from kiln.lowering.host.gpu_kernels import ttir_of
     from kiln.lowering.host.kernels import kernels_of
     from kiln.lowering.host.objects import code_of
 
     texts: list[str] = []
     for kernel in kernels_of(module):
         code, attributes = code_of(kernel), kernel.operation.attributes
-        if code is None:
+        if code is None and ending == "ttir" and (text := ttir_of(kernel, debug_info=options.debug_info)):
+            texts.append(f"// kernel {kernel.symbol}\n{text}")
+        elif code is None:
             reason = attributes["unsupported"] if "unsupported" in attributes else "assemble did not run"
             texts.append(f"// kernel {kernel.symbol} has no code: {reason}\n")
         elif ending == "obj":

@@ -14,7 +14,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import opdef, static_flops
+from kiln.dialects.kiln import KernelOp, opdef, static_flops
 from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.compiler_threads import compiler_threads
@@ -37,6 +37,7 @@ __all__ = [
     "meanwhile",
     "start_compiler",
     "start_gpu_kernel",
+    "ttir_of",
 ]
 
 _WARP = 32
@@ -57,6 +58,13 @@ def kernel_function(module: Any) -> ir.Operation:
         if op.operation.name == "tt.func" and (visibility is None or ir.StringAttr(visibility).value == "public"):
             return op.operation
     raise InvalidIRError("the module holds no public tt.func")
+
+
+def ttir_of(kernel: KernelOp, *, debug_info: bool = False) -> str:
+    """What Triton is given of a kernel; empty where its code is no Triton IR, or none."""
+    if kernel.code is None or not any(op.operation.name == "tt.func" for op in kernel.code.body):
+        return ""
+    return to_ttir(kernel_function(kernel.code).opview, debug_info=debug_info)
 
 
 def cleared_results(fusion: ir.OpView, function: ir.Operation) -> list[tuple[int, ir.AffineExpr]]:

@@ -50,15 +50,13 @@ class KernelDump(Instrument):
 
 def _texts(kernel: KernelOp, stage: str) -> list[tuple[str, str]]:
     """Names and texts of the files that a stage makes of a kernel."""
-    from kiln.lowering.host.gpu_kernels import kernel_function
+    from kiln.lowering.host.gpu_kernels import ttir_of
     from kiln.lowering.host.objects import code_of
 
     if stage in ("vector", "llvm") and kernel.code is not None:
         return [(f"{kernel.symbol}.{stage}.mlir", f"{_header(kernel)}{kernel.code}\n")]
     if stage == "ttir" and kernel.code is not None:
-        from kiln.lowering.gpu.ttir import to_ttir
-
-        return [(f"{kernel.symbol}.ttir", to_ttir(kernel_function(kernel.code).opview))]
+        return [(f"{kernel.symbol}.ttir", ttir_of(kernel))]
     code = code_of(kernel) if stage == "plan" else None
     try:
         return [(f"{kernel.symbol}.{e}", text) for e, text in code.texts().items() if e != "ttir"] if code else []

@@ -90,7 +90,10 @@ class Recorder(Instrument):
         if isinstance(step.pass_, Assemble):
             self._level = step.pass_.level
         if step.stage == "ttir":
-            self.trace.ttir.update({k.symbol: _ttir(k) for k in kernels_of(module) if k.code is not None})
+            from kiln.lowering.host.gpu_kernels import ttir_of
+
+            found = {kernel.symbol: ttir_of(kernel, debug_info=True) for kernel in kernels_of(module)}
+            self.trace.ttir.update({name: text for name, text in found.items() if text})
         if isinstance(step.pass_, PlanHost) and step.pass_.plan is not None:
             self.trace.plan = step.pass_.plan
             self.keep_code(module)
@@ -142,14 +145,6 @@ def _parts(module: "ir.Module") -> dict[str, str]:
             (kernel.fusion if code is None else code).operation, enable_debug_info=True, assume_verified=True
         )
     return texts
-
-
-def _ttir(kernel: "KernelOp") -> str:
-    """What Triton is given, with locations."""
-    from kiln.lowering.gpu.ttir import to_ttir
-    from kiln.lowering.host.gpu_kernels import kernel_function
-
-    return to_ttir(kernel_function(kernel.code).opview, debug_info=True)
 
 
 def _locations_of_fusions(module: "ir.Module") -> list[tuple[str, ...]]:
