@@ -3,9 +3,11 @@
 
 """``kiln-lsp``: a language server for ``.mlir`` files with Kiln's dialects, over stdin and stdout (docs/editors.md)."""
 
+import argparse
 import importlib
 import importlib.metadata
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from kiln.tools.editors import documents
@@ -73,8 +75,12 @@ def _version() -> str:
         return "checkout"
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status (1 without pygls)."""
+    description = "A language server for .mlir files, over stdin and stdout: an editor starts it (docs/editors.md)."
+    parser = argparse.ArgumentParser(prog="kiln-lsp", description=description)
+    parser.add_argument("--stdio", action="store_true", help="accepted, as editors add it: there is no other way")
+    parser.parse_known_args(argv)  # editors add more, such as --clientProcessId
     try:
         server = make_server()
     except ImportError as error:

@@ -3,10 +3,11 @@
 
 """``kiln-mcp``: the workbench as a server of the Model Context Protocol, over stdin and stdout (docs/editors.md)."""
 
+import argparse
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kiln.errors import KilnError
@@ -43,8 +44,12 @@ def _told(verb: Callable[..., str]) -> Callable[..., str]:
     return run
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status (1 without the package `mcp`)."""
+    description = (
+        "Serve the workbench by the Model Context Protocol, over stdin and stdout: an agent's client starts it."
+    )
+    argparse.ArgumentParser(prog="kiln-mcp", description=description, epilog=_INSTRUCTIONS).parse_args(argv)
     try:
         server = make_server()
     except (ImportError, AttributeError) as error:  # the latter of a version that is too old

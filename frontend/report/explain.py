@@ -116,7 +116,9 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
     if rules:
         console.print(f"algebra rules applied: {_listed(rules)}", markup=False)
     for name, counts in graph.statistics.items() if verbose else ():
-        console.print(f"{name}: {', '.join(f'{key}={count}' for key, count in counts.items() if count)}", markup=False)
+        if any(counts.values()):
+            shown = ", ".join(f"{key}={count}" for key, count in counts.items() if count)
+            console.print(f"{name}: {shown}", markup=False)
     for note in graph.notes:
         if verbose or note.pass_name in ("rewrite-patterns", "autotune-cpu", "autotune-gpu"):
             # The FX node's name is what the other tables show as well.

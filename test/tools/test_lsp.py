@@ -87,6 +87,15 @@ def test_hover_shows_documentation_and_definitions():
     assert hover(TEXT, place("ins(")) == ""
 
 
+def test_help_is_shown(capsys):
+    """A server that waits for a client looks like a command that hangs."""
+    from kiln.tools.kiln_lsp import main
+
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "over stdin and stdout" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_missing_package_is_said():
     program = "import sys; sys.modules['pygls'] = None; from kiln.tools.kiln_lsp import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -106,7 +115,7 @@ def test_the_server_answers():
         def published(params):
             told.put_nowait(params.diagnostics)
 
-        await client.start_io(sys.executable, "-m", "kiln.tools.kiln_lsp")
+        await client.start_io(sys.executable, "-m", "kiln.tools.kiln_lsp", "--stdio", "--clientProcessId=1")
         await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
         uri = "file:///x.mlir"
         wrong = TEXT.replace("math.exp %a_0", "math.exp %b")

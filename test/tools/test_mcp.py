@@ -81,6 +81,15 @@ def test_schedules(compiled):
         workbench.try_schedule(ir, "none", schedule)
 
 
+def test_help_is_shown(capsys):
+    """A server that waits for a client looks like a command that hangs."""
+    from kiln.tools.kiln_mcp import main
+
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "over stdin and stdout" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_missing_package_is_said():
     program = "import sys; sys.modules['mcp'] = None; from kiln.tools.kiln_mcp import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

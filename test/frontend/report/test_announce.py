@@ -111,8 +111,8 @@ def test_tlparse_shows_stages_and_the_report(tmp_path):
     program = "import torch, kiln; torch.compile(lambda x: x.relu() * 2, backend='kiln')(torch.ones(4, 8))"
     environment = {**os.environ, "TORCH_TRACE": str(tmp_path / "trace"), "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
-    (log,) = (tmp_path / "trace").iterdir()
-    command = ["tlparse", str(log), "-o", str(tmp_path / "page"), "--no-browser"]
+    logs = [str(log) for log in (tmp_path / "trace").glob("*.log")]  # as docs/driver.md says: DIR/*.log
+    command = ["tlparse", *logs, "-o", str(tmp_path / "page"), "--no-browser"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page" / "index.html").read_text()

@@ -151,4 +151,5 @@ def test_places_in_reports_are_short() -> None:
     assert shown_location('loc(fused["mm"("/x/tl.py":2:0), "relu"("/x/tl.py":3:0)])') == "mm, relu (tl.py:2, tl.py:3)"
     assert shown_location("loc(unknown)") == "loc(unknown)"
     text = kiln.explain(lambda x: torch.relu(x) + 1, torch.randn(4)).to_text(verbose=True)
+    assert not [line for line in text.splitlines() if line.endswith(": ")], "a pass that counted nothing is not listed"
     assert "loc(" not in text and "relu (test_explain.py:" in text
