@@ -12,7 +12,7 @@ import traceback
 from typing import Any
 
 from kiln.errors import KilnError
-from kiln.tools.models import error_text, load_model
+from kiln.tools.models import error_text, load_model, root_of
 
 __all__ = ["main"]
 
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # of the model, or of what makes it
         if arguments.verbose:
             traceback.print_exc()
-        print(f"error: {arguments.target} fails: {error_text(_root(error))}", file=sys.stderr)
+        print(f"error: {arguments.target} fails: {error_text(root_of(error))}", file=sys.stderr)
         return 1
     return 0
 
@@ -60,13 +60,6 @@ def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwa
             times = profile(model, *inputs, mode=arguments.mode, dynamic=arguments.dynamic or None, **kwargs)
             text += times.to_text(verbose=arguments.verbose)
     return text
-
-
-def _root(error: BaseException) -> BaseException:
-    """What Dynamo's own exceptions were raised for."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return error
 
 
 if __name__ == "__main__":

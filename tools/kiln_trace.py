@@ -14,7 +14,7 @@ from typing import Any
 
 from kiln.errors import KilnError
 from kiln.inserts import Insert
-from kiln.tools.models import error_text, load_model
+from kiln.tools.models import error_text, load_model, root_of
 
 __all__ = ["main"]
 
@@ -105,9 +105,11 @@ def _write(arguments: argparse.Namespace) -> int:
                 backward=arguments.training,
                 **kwargs,
             )
+        if not found.graphs:
+            raise KilnError("no graph was compiled: warnings say why, or the call runs no tensor code")
         found.save(arguments.output)
     except Exception as error:  # of the model, or of what makes it
-        print(f"error: {arguments.target} fails: {error_text(error)}", file=sys.stderr)
+        print(f"error: {arguments.target} fails: {error_text(root_of(error))}", file=sys.stderr)
         return 1
     size = Path(arguments.output).stat().st_size
     print(f"{arguments.output}: {len(found.graphs)} graphs, {size / 1e6:.1f} MB")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from kiln.errors import KilnError, did_you_mean
 
-__all__ = ["error_text", "load_model"]
+__all__ = ["error_text", "load_model", "root_of"]
 
 
 def load_model(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -43,3 +43,10 @@ def error_text(error: BaseException) -> str:
     """The class and the first line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def root_of(error: BaseException) -> BaseException:
+    """What Dynamo's own exceptions were raised for."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error

@@ -529,6 +529,11 @@ def test_the_command(tmp_path: Path):
     assert done.returncode == 0 and "1 graphs" in done.stdout and (tmp_path / "t.html").exists(), done.stderr
     done = subprocess.run([*command, "mine:other"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "has no function" in done.stderr
+    done = subprocess.run([*command, "mine:make", "--for", "gpu"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "unknown target 'gpu'; targets are cpu, cuda, tt-cpu" in done.stderr
+    # The tensors are on the CPU, so that the only graph runs with ATen: a page would be empty.
+    done = subprocess.run([*command, "mine:make", "--for", "cuda"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "no graph was compiled" in done.stderr and not (tmp_path / "trace.html").exists()
 
 
 @pytest.mark.parametrize(
