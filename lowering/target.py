@@ -117,7 +117,7 @@ class Target:
         return {}
 
     def wants_channels_last(self, op: "ir.Operation") -> bool:
-        """Whether the kernel of a convolution needs an image with neighbouring channels."""
+        """Whether the kernel of a convolution needs an image with neighbouring channels, for which a copy pays."""
         return False
 
     def wants_rows(self, op: "ir.Operation") -> bool:

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering import paths
 from kiln.lowering.host.channels_last import channels_last, is_channels_last, takes_image
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.target import find_target
@@ -18,6 +19,8 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["PropagateLayouts"]
+
+_TAKEN = paths.group("gpu layouts", "images that are copied")
 
 
 @register_pass
@@ -36,9 +39,9 @@ class PropagateLayouts(Pass):
       each result that the caller wants row-major, and of what a reshape or a call reads. Arguments and results that
       the caller has channels-last count as saved.
 
-    On CPUs where convolutions of bf16 need their image channels-last (`conv/choice.py`), arguments that they read cost
-    nothing: those are copied in either case. Nor do results that such a convolution writes with its epilogue: rows of
-    them are turned in the first-level cache.
+    Where a convolution's kernel needs its image channels-last (`wants_channels_last` of the target), arguments that it
+    reads cost nothing: those are copied in either case, or the library takes far longer than the copy. Nor do results
+    that such a convolution writes with its epilogue. Where nothing is saved and nothing paid, it has its way.
 
     A dynamic size counts as 1; nearly always it is the batch, which all tensors have.
 
@@ -107,7 +110,7 @@ class PropagateLayouts(Pass):
 
     def _decide(self, net: "_Net") -> None:
         figures = f"saves {net.saved:,} bytes of reordering in {len(net.convolutions)} convolutions, costs {net.paid:,}"
-        if net.saved <= net.paid:
+        if net.saved < net.paid or net.saved == net.paid and not net.is_wanted:
             self.count("kept")
             self.note(net.convolutions[0], f"row-major: channels-last {figures}{net.why()}")
             return
@@ -123,11 +126,12 @@ class PropagateLayouts(Pass):
 
 @dataclass
 class _Net:
-    """Connected convolutions. saved, paid: bytes. borders: what is paid for, in words."""
+    """Connected convolutions. saved, paid: bytes. is_wanted: by a kernel. borders: what is paid for, in words."""
 
     convolutions: list[ir.Operation] = field(default_factory=list[ir.Operation])
     saved: int = 0
     paid: int = 0
+    is_wanted: bool = False
     borders: list[str] = field(default_factory=list[str])
 
     def why(self) -> str:
@@ -159,6 +163,7 @@ class _Connections:
             if _is_convolution(op, self.target):
                 net = found.setdefault(self._find(op.results[0]), _Net())
                 net.convolutions.append(op)
+                net.is_wanted |= self._wants(op)
                 if find_target(self.target)().wants_rows(op):
                     net.paid += sum(2 * self._bytes(v) for v in (op.operands[0], op.results[0]))
                     net.borders.append("few channels have windows of their own")
@@ -213,7 +218,9 @@ class _Connections:
             channels = affine.constant_of(self.shapes.dims(value)[1])
             if self._is_channels_last(value, attribute):
                 net.saved += size
-            elif (channels is None or channels > self.few_channels) and not any(map(self._turns, value.uses)):
+            elif any(map(self._turns, value.uses)):
+                _TAKEN("images that are copied")
+            elif channels is None or channels > self.few_channels:
                 net.paid += size
                 net.borders.append("a call makes an operand" if number is None else f"argument {number} is row-major")
         for use in value.uses:

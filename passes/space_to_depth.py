@@ -13,22 +13,17 @@ from typing_extensions import override
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
+from kiln.lowering.gpu.dot.conv_choice import no_pixels_as_channels
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["SpaceToDepth"]
 
-_FEW_CHANNELS = 4
-"""Channels of an image: neither tensor cores nor 16-byte loads have use for them."""
-_MANY_TERMS = 64
-"""Terms of a sum up to which loading single elements costs less than a copy."""
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes."""
 _STEP = 32
 """Channels that are a step of a kernel's sums."""
-_LEAST_WORK = 1 << 24
-"""Multiplications of a convolution that take as long as starting the kernel that makes the copy."""
 
 
 _TAKEN = paths.group("gpu space-to-depth", "pixels as channels")
@@ -209,27 +204,10 @@ def _channels(count: int, taps: int) -> int:
 
 def _why_not(op: ir.Operation) -> str:
     """Why a convolution stays as it is; empty if it does not."""
-    image, weight, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    if image.rank != 4 or not isinstance(weight.element_type, (ir.BF16Type, ir.F16Type)):
-        return "it is not of images of 16 bits"
-    if ir.IntegerAttr(op.attributes["transposed"]).value or ir.IntegerAttr(op.attributes["groups"]).value != 1:
-        return "transposed, or of groups of channels"
-    if not weight.has_static_shape or min(*image.shape[1:], *result.shape[2:]) <= 0:
-        return "sizes known at run time only"
-    channels, *kernel = weight.shape[1:]
-    stride, dilation = (list(ir.DenseI64ArrayAttr(op.attributes[n])) for n in ("stride", "dilation"))
-    if channels > _FEW_CHANNELS or max(stride) == 1:
-        return "channels enough, or no stride"
-    if any(k <= s for k, s in zip(kernel, stride, strict=True)) or max(dilation) > 1:
-        return "windows that do not overlap, or have gaps"
-    if prod(kernel) * channels <= _MANY_TERMS:
-        return "small windows"
-    if "strides" not in op.attributes or not _is_channels_last(op):
+    reason = no_pixels_as_channels(op)
+    if not reason and ("strides" not in op.attributes or not _is_channels_last(op)):
         return "channels lie too far apart"
-    known = max(result.shape[0], 1)
-    if known * prod(result.shape[1:]) * prod(kernel) * channels < _LEAST_WORK:
-        return "little work"
-    return ""
+    return reason
 
 
 def _is_channels_last(op: ir.Operation) -> bool:

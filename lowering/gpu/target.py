@@ -14,7 +14,7 @@ from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp, by_name
 from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
 from kiln.lowering.gpu.dot.choice import product_reason
-from kiln.lowering.gpu.dot.conv_choice import convolution_reason, slides
+from kiln.lowering.gpu.dot.conv_choice import convolution_reason, slides, wants_channels_last
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
 from kiln.lowering.host.channels_last import IMAGE
@@ -72,6 +72,10 @@ class GpuTarget(Target):
         if reason is None and attention_alone(op, tensor_maps, self.arch):
             return Library(None, "a kernel of its own is as fast, with one behind it for what follows", (ALONE,))
         return Library(reason)
+
+    @override
+    def wants_channels_last(self, op: ir.Operation) -> bool:
+        return wants_channels_last(op)
 
     @override
     def judges(self, trials: Trials) -> Mapping[str, Judge]:

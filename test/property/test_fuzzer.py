@@ -20,7 +20,7 @@ import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.__main__ import record
 from benchmarks.fuzz.campaign import Tally
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.families import rows, special, training
+from benchmarks.fuzz.families import images, rows, special, training
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
@@ -156,6 +156,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     ),
     "batches": (special.large_batches, "cuda", ("cuda library: batches with rows anywhere",)),
     "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),
+    "windows": (images.slide, "cuda", ("gpu layouts: images that are copied",)),
     "siblings": (rows.siblings, "cpu", ("cpu kind: parts with one function",)),
     "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),

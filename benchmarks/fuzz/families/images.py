@@ -94,15 +94,15 @@ def learned(g: Grower) -> None:
 
 
 def slide(g: Grower) -> None:
-    """Depthwise windows that move by one position, over as many images with channels last as the kernel is for that
-    shares what windows read; with what fits behind it, and the image's gradient."""
+    """Depthwise windows that move by one position, over as many images as the kernel is for that shares what windows
+    read, with channels last or, if it is worth it, on a copy; with what fits behind it, and the image's gradient."""
     dtype, channels = g.one_of((torch.bfloat16, torch.float16)), g.one_of((8, 16, 24, 33, 64, 100))
     side, size = g.one_of((3, 5, 7)), (g.one_of((14, 28, 31, 56)), g.one_of((7, 14, 28, 30, 56)))
     padding = g.one_of((side // 2, side // 2, 0, side - 1))
     images = max(1, -(-(12 << 20) // (channels * prod(size) * side * side)))
     if not g.spend(images * channels * prod(size) * side * side):
         return
-    x = g.input((images, channels, *size), dtype, layout="channels_last")
+    x = g.input((images, channels, *size), dtype, layout=g.one_of(("channels_last", "channels_last", "plain")))
     w = g.weight((channels, 1, side, side), dtype, side * side)
     bias = g.input((channels,), dtype).name if g.chance(2) else "None"
     finish(g, f"F.conv2d({x.name}, {w.name}, {bias}, 1, {padding}, 1, {channels})", images, channels, dtype)

@@ -15,7 +15,7 @@ from kiln.lowering.gpu.dot.conv_window import is_sliding
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 
-__all__ = ["ConvolutionCase", "convolution_reason", "slides"]
+__all__ = ["ConvolutionCase", "convolution_reason", "no_pixels_as_channels", "slides", "wants_channels_last"]
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,68 @@ _OWN = paths.group("cuda no cuDNN", *TABLE.names("own"))
 
 def slides(op: ir.Operation) -> bool:
     """Whether a convolution, at the kiln stage, has a kernel that shares what windows over single channels read."""
+    return _channels_last(op) and _may_slide(op)
+
+
+def wants_channels_last(op: ir.Operation) -> bool:
+    """Whether a convolution, at the kiln stage, is worth a copy of its image with neighbouring channels: larger windows
+    over single channels, which have a kernel then, and strided ones over few, whose pixels become channels.
+
+    Measured: "planar images that are copied" in benchmarks/results/performance/h100-experiments.json.
+    """
+    weight = ir.RankedTensorType(op.operands[1].type)
+    if not _is_narrow(weight) or ir.IntegerAttr(op.attributes["transposed"]).value:
+        return False
+    return _may_slide(op) and prod(weight.shape[2:]) > _PLANAR_TAPS or not no_pixels_as_channels(op)
+
+
+_PLANAR_TAPS = 9
+"""Elements of a window over single channels up to which planar images have a kernel, too."""
+
+
+def _may_slide(op: ir.Operation) -> bool:
+    """`slides`, were the image channels-last."""
     attributes = op.attributes
     weight, result = (ir.RankedTensorType(v.type) for v in (op.operands[1], op.results[0]))
-    if not weight.has_static_shape or not result.has_static_shape or "strides" not in attributes:
+    if not weight.has_static_shape or not result.has_static_shape:
         return False
     steps = (n for name in ("stride", "dilation") for n in ir.DenseI64ArrayAttr(attributes[name]))
     padding = list(ir.DenseI64ArrayAttr(attributes["padding"]))
     groups = ir.IntegerAttr(attributes["groups"]).value
     if ir.IntegerAttr(attributes["transposed"]).value:
         return False
-    is_last = ir.AffineMapAttr(attributes["strides"]).value.results[1] == ir.AffineConstantExpr.get(1)
-    return is_last and is_sliding(weight.shape, result.shape, steps=steps, padding=padding, groups=groups)
+    return is_sliding(weight.shape, result.shape, steps=steps, padding=padding, groups=groups)
+
+
+def no_pixels_as_channels(op: ir.Operation) -> str:
+    """Why pixels of a stride's step do not become channels of a convolution, at the kiln stage, for speed; empty if
+    they do where its result is channels-last.
+    """
+    image, weight, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    if image.rank != 4 or not _is_narrow(weight):
+        return "it is not of images of 16 bits"
+    if ir.IntegerAttr(op.attributes["transposed"]).value or ir.IntegerAttr(op.attributes["groups"]).value != 1:
+        return "transposed, or of groups of channels"
+    if not weight.has_static_shape or min(*image.shape[1:], *result.shape[2:]) <= 0:
+        return "sizes known at run time only"
+    channels, *kernel = weight.shape[1:]
+    stride, dilation = (list(ir.DenseI64ArrayAttr(op.attributes[n])) for n in ("stride", "dilation"))
+    if channels > _FEW_CHANNELS or max(stride) == 1:
+        return "channels enough, or no stride"
+    if any(k <= s for k, s in zip(kernel, stride, strict=True)) or max(dilation) > 1:
+        return "windows that do not overlap, or have gaps"
+    if prod(kernel) * channels <= _MANY_TERMS:
+        return "small windows"
+    known = max(result.shape[0], 1)
+    return "little work" if known * prod(result.shape[1:]) * prod(kernel) * channels < _LEAST_WORK else ""
+
+
+_FEW_CHANNELS = 4
+"""Channels of an image: neither tensor cores nor 16-byte loads have use for them."""
+_MANY_TERMS = 64
+"""Terms of a sum up to which loading single elements costs less than a copy."""
+_LEAST_WORK = 1 << 24
+"""Multiplications of a convolution that take as long as starting the kernel that makes the copy."""
 
 
 def convolution_reason(op: ir.Operation, arch: str = DEFAULT_ARCH) -> str | None:
