@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 
 from kiln.errors import BackendOptionError
 from kiln.lowering.cpu.rates import CpuRates, generic, measured
+from kiln.lowering.cpu.rules import Rules, rules_of
 from kiln.runtime.amx import tiles_permitted
 
 __all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "other", "read_caches", "target"]
@@ -56,6 +57,11 @@ class Isa:
     def has(self, feature: str) -> bool:
         """Whether the CPU has an instruction set, by LLVM's name."""
         return feature in self.features
+
+    @property
+    def rules(self) -> Rules:
+        """The limits that schedules compare sizes with."""
+        return rules_of(self.vector_bytes)
 
 
 @cache

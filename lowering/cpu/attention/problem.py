@@ -14,9 +14,8 @@ from kiln.lowering.cpu.contraction.sizes import LINE, areas, even_part, round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import Size
 
-TILE_KEYS = 32
+TILE_KEYS = amx.AMX_BF16.depth
 """Keys in a row of a tile of AMX."""
-_TILES_KEYS = 256
 
 
 @dataclass(frozen=True)
@@ -68,22 +67,20 @@ class AttentionBuffers:
 def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> AttentionSchedule:
     """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task; scores by
     dot products for queries too few to repay transposing keys.
-
-    Measured: "attention: tiles and blocks" in epyc-kernel-rules.json.
     """
-    width = max(isa.vector_bytes // 4, 4)
+    width, rules = max(isa.vector_bytes // 4, 4), isa.rules.attention
     mr, nv = (12, 2) if isa.vector_registers >= 32 else (6, 2)
-    few = isinstance(problem.queries, int) and problem.queries <= 4 and problem.k_strides[-1] == 1
+    few = isinstance(problem.queries, int) and problem.queries <= rules.dot_queries and problem.k_strides[-1] == 1
     tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16", isa)
     if tiles:
         mr, nv = amx.ROWS, 4
     elif few and isinstance(problem.queries, int):
         mr, nv = max(problem.queries, 1), 4 if problem.queries <= 2 or isa.vector_registers >= 32 else 2
     mr = min(mr, width)
-    queries = round_up(128, mr)
+    queries = round_up(rules.queries, mr)
     if isinstance(problem.queries, int) and problem.queries:
-        queries = round_up(even_part(problem.queries, 128), mr)
-    keys = _TILES_KEYS if tiles else 64 if problem.causal else 128
+        queries = round_up(even_part(problem.queries, rules.queries), mr)
+    keys = rules.tile_keys if tiles else rules.causal_keys if problem.causal else rules.keys
     if isinstance(problem.keys, int):
         keys = min(keys, round_up(max(problem.keys, 1), TILE_KEYS if tiles else width))
     if tiles:

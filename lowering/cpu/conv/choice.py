@@ -19,8 +19,6 @@ from kiln.lowering.cpu.named_kernels import no_kernel
 
 __all__ = ["vendor_reason", "wants_channels_last", "wants_rows"]
 
-_FEW_CHANNELS = 4
-
 
 def vendor_reason(op: ir.Operation) -> str | None:
     """Why a `kiln.conv` is left to oneDNN; None where the kernel of its own, with its epilogue fused, is as fast."""
@@ -33,17 +31,17 @@ def vendor_reason(op: ir.Operation) -> str | None:
         return None
     if isa.target().has("amx-bf16"):
         return None if _fits_tiles(op) else "oneDNN: its products of bf16 run on units for them"
-    if not isa.target().has("avx512bf16") or _channels(op) <= _FEW_CHANNELS or wants_channels_last(op):
+    if not isa.target().has("avx512bf16") or _has_few_channels(op) or wants_channels_last(op):
         return None
     return "oneDNN: an odd number of channels of bf16"
 
 
 def wants_channels_last(op: ir.Operation) -> bool:
     """Whether the kernel of a `kiln.conv` needs an image with neighbouring channels, for which a copy pays."""
-    target, channels = isa.target(), _channels(op)
+    target = isa.target()
     multiplies_pairs = target.has("avx512bf16") and not target.has("amx-bf16")
     is_bf16 = isinstance(ir.RankedTensorType(op.operands[1].type).element_type, ir.BF16Type)
-    return is_bf16 and multiplies_pairs and channels > _FEW_CHANNELS and channels % 2 == 0
+    return is_bf16 and multiplies_pairs and not _has_few_channels(op) and _channels(op) % 2 == 0
 
 
 def wants_rows(op: ir.Operation) -> bool:
@@ -69,6 +67,11 @@ def _channels(op: ir.Operation) -> int:
     return weight.shape[1]
 
 
+def _has_few_channels(op: ir.Operation) -> bool:
+    """Whether windows are rows of columns, rather than of channels."""
+    return _channels(op) <= isa.target().rules.convolutions.few_channels
+
+
 def _fits_tiles(op: ir.Operation) -> bool:
     """Whether the kernel of tiles (AMX) takes a convolution, as far as is known before tensors have their places."""
     x, weight = (ir.RankedTensorType(v.type) for v in op.operands)
@@ -78,4 +81,5 @@ def _fits_tiles(op: ir.Operation) -> bool:
         return False
     pixels = prod(window) == 1 and all(n == 1 for n in ir.DenseI64ArrayAttr(op.attributes["stride"]))
     known = x.shape[-1] != ir.ShapedType.get_dynamic_size()
-    return (known or pixels) and fits_tiles(groups, channels, outputs // groups, window)
+    rules = isa.target().rules.convolutions
+    return (known or pixels) and fits_tiles(groups, channels, outputs // groups, window, rules)

@@ -26,13 +26,12 @@ from kiln.lowering.cpu.matmul import (
     scratch_bytes,
 )
 
-_PIXELS = 12  # rows for which products by columns of weights, read in place, were measured to be faster than packed
-
 
 def choose_product(p: ConvProblem, isa: Isa) -> GemmConvSchedule | None:
     """The schedule; None where the convolution is none of these."""
     plain = p.groups == 1 and p.is_pointwise and len(p.axes) == 2
-    few = p.images == p.row.results == 1 and isinstance(p.column.results, int) and p.column.results <= _PIXELS
+    most = isa.rules.convolutions.product_pixels
+    few = p.images == p.row.results == 1 and isinstance(p.column.results, int) and p.column.results <= most
     if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
         return None
     return GemmConvSchedule(product=choose_schedule(as_matmul(p), isa, vendor=False))

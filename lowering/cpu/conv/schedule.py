@@ -24,38 +24,33 @@ from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import panel_vectors
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
-_ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
-_TASKS = 64  # for threads to share
 _COLUMNS = 28  # of the result, where they are not known
-_PIXELS, _LATENCY = 8, 8  # pixels of a tile at most; products in the time of a multiply-add
-_TIMES = {2: 1.0, 3: 1.02, 1: 1.03, 4: 1.05}
-"""Of an output in a tile of so many vectors."""
 
 
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     """The schedule; sizes that are no ints count as unknown."""
-    width = isa.vector_bytes // p.sum_bytes
+    width, rules = isa.vector_bytes // p.sum_bytes, isa.rules.convolutions
     if p.depthwise and p.planar and p.column.x_stride == 1:
         vectors = -(-p.column.results // width) if isinstance(p.column.results, int) else 4
         planes = p.images * p.groups if isinstance(p.images, int) else p.groups
         rows = p.row.results if isinstance(p.row.results, int) and len(p.axes) == 2 else 64
-        span = max(1, rows // max(1, _TASKS // max(1, planes)))
+        span = max(1, rows // max(1, rules.tasks // max(1, planes)))
         return PlanarConvSchedule(nv=max(1, min(4, vectors)), width=width, span=span)
     if p.depthwise:
-        return _depthwise(p, width)
+        return _depthwise(p, width, rules.tasks)
     product = choose_product(p, isa)
     if product is not None:
         return product
     if takes_tiles(p, isa):
         return choose_tiles(p, isa)
-    mr, nv = _tile(p, width, isa.vector_registers)
+    mr, nv = _tile(p, width, isa)
     phases = p.column.stride if p.transposed else 1
-    tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))
+    tiles = max(1, rules.row_bytes // (mr * nv * width * p.sum_bytes * phases))
     if isinstance(p.column.results, int):
         row, lines = -(-p.column.results // (mr * phases)), _lines(p)
         # One tall row of pixels: parts that threads can share.
-        parts = _TASKS // max(1, lines) if lines is not None and lines < _TASKS else 1
+        parts = rules.tasks // max(1, lines) if lines is not None and lines < rules.tasks else 1
         tiles = max(1, min(tiles, row // parts))
     in_columns = takes_column_pairs(p, width, isa)
     kernel = VnniBf16ColumnsConvSchedule if in_columns else DirectConvSchedule
@@ -83,36 +78,37 @@ def _lines(p: ConvProblem) -> int | None:
     return prod(known) if len(known) == len(sizes) else None
 
 
-def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
+def _depthwise(p: ConvProblem, width: int, tasks: int) -> DepthwiseConvSchedule:
     mr = 8
     if isinstance(p.column.results, int):
         mr = even_part(p.column.results, 8)
     span = -(-p.groups // width) * width
     lines = _lines(p)
-    if lines is not None and lines < _TASKS:
-        parts = -(-_TASKS // max(1, lines))
+    if lines is not None and lines < tasks:
+        parts = -(-tasks // max(1, lines))
         span = max(width, -(-p.groups // parts // width) * width)
     return DepthwiseConvSchedule(mr=mr, width=width, span=span)
 
 
-def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
+def _tile(p: ConvProblem, width: int, isa: Isa) -> tuple[int, int]:
     """The register tile: vectors of output channels by padding, then the pixels with the least time for a row.
 
-    A tile takes the time of `_LATENCY` products at least. With all registers full of sums, the weights of a window's
-    row of columns spill. More than 8 pixels a power of two apart evict each other. Measured: "register tiles of
-    convolutions" in epyc-kernel-rules.json.
+    A tile takes the time of a few products at least: their latency. With all registers full of sums, the weights of a
+    window's row of columns spill. More than 8 pixels a power of two apart evict each other.
     """
+    many, rules = isa.vector_registers >= 32, isa.rules.convolutions
     phases = p.column.stride if p.transposed else 1
-    sums = (24 if registers >= 32 else 12) if p.column.kernel <= phases else 16 if registers >= 32 else 10
-    nv = panel_vectors(p.outputs, width, _TIMES)
+    sums = (24 if many else 12) if p.column.kernel <= phases else 16 if many else 10
+    nv = panel_vectors(p.outputs, width, rules.panel_times)
     columns = -(-p.column.results // phases) if isinstance(p.column.results, int) else _COLUMNS
+    pixels = latency = rules.tile_pixels
 
     def cost(r: int) -> tuple[int, int]:
         whole, rest = divmod(columns, r)
-        time = whole * max(r * nv, _LATENCY) + (max(rest * nv, _LATENCY) if rest else 0)
+        time = whole * max(r * nv, latency) + (max(rest * nv, latency) if rest else 0)
         return time, whole + (rest > 0)
 
-    heights = range(1, min(sums // nv, _PIXELS if nv > 1 else 2 * _PIXELS) + 1)
+    heights = range(1, min(sums // nv, pixels if nv > 1 else 2 * pixels) + 1)
     mr = cheapest("pixels of a register tile", "products of a row", heights, cost, lambda r: tile_fits(p, r, nv))
     return mr, nv
 

@@ -23,6 +23,7 @@ from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.rules import ConvolutionRules
 
 __all__ = [
     "BLOCK",
@@ -38,21 +39,13 @@ __all__ = [
     "takes_tiles",
 ]
 
-BLOCK = 32
+BLOCK = amx.AMX_BF16.depth
 """Elements of bf16 in a row of a tile."""
 ROWS = amx.ROWS
 """Rows of a tile: pixels, or outputs."""
 
-_FEW_CHANNELS = 4
 _LONGEST_ROW = 16  # columns of a window whose elements lie in one tap
 _TAPS = 25  # written out
-_GROUP = 16  # channels and outputs of a group from which on tiles are not mostly padding
-_PIXELS = 256  # whose sums lie in the first-level cache
-_UNIT = 512  # pixels that share a copy of the image
-_HALO = 3  # rows of a unit for each row that its copy of the image shares with the next one
-_ALONE = 1.5  # what a tile of pixels takes of the time of two, doubled: it reads the same weights
-_RATIO = 2  # of the second-level cache that the copies may take: one part in so many
-_LARGEST_COPY = 4 << 20  # bytes of what one row of the result reads
 _LARGEST = 2048  # columns of the result
 
 
@@ -87,11 +80,10 @@ def depth_of(p: ConvProblem, order: Order) -> Depth:
     return Depth(order, taps, -(-channels * columns // BLOCK))
 
 
-def _order(p: ConvProblem) -> Order:
+def _order(p: ConvProblem, rules: ConvolutionRules) -> Order:
     """How the elements of a sum are best ordered."""
-    few = (
-        p.channels <= _FEW_CHANNELS and p.groups == 1 and 1 < p.column.kernel <= _LONGEST_ROW and p.column.dilation == 1
-    )
+    few = p.channels <= rules.few_channels and p.groups == 1
+    few = few and 1 < p.column.kernel <= _LONGEST_ROW and p.column.dilation == 1
     if few and p.column.x_stride == 1:
         return "columns"
     if few and p.x_strides[1] == 1 and p.column.x_stride == p.channels:
@@ -105,19 +97,21 @@ def takes_tiles(p: ConvProblem, cpu: Isa) -> bool:
         return False
     if 1 not in (p.x_strides[1], p.column.x_stride) and not (is_flat(p) and p.x_strides[1] == 1):
         return False
-    if len(depth_of(p, _order(p)).taps) > _TAPS:
+    rules = cpu.rules.convolutions
+    order = _order(p, rules)
+    if len(depth_of(p, order).taps) > _TAPS:
         return False
     sizes = isinstance(p.column.results, int) and isinstance(p.column.size, int) and 0 < p.column.results <= _LARGEST
-    if not is_flat(p) and not (sizes and _unit_bytes(p, _order(p), 1, in_place=False) <= _LARGEST_COPY):
+    if not is_flat(p) and not (sizes and _unit_bytes(p, order, 1, in_place=False) <= rules.copy_bytes):
         return False
-    return fits_tiles(p.groups, p.channels, p.outputs, [axis.kernel for axis in p.axes])
+    return fits_tiles(p.groups, p.channels, p.outputs, [axis.kernel for axis in p.axes], rules)
 
 
-def fits_tiles(groups: int, channels: int, outputs: int, window: Sequence[int]) -> bool:
+def fits_tiles(groups: int, channels: int, outputs: int, window: Sequence[int], rules: ConvolutionRules) -> bool:
     """Whether products of these sizes, channels and outputs of a group, are worth tiles."""
-    if groups > 1 and min(channels, outputs) < _GROUP:
+    if groups > 1 and min(channels, outputs) < rules.tiles_group:
         return False
-    taps = window[0] if channels <= _FEW_CHANNELS and len(window) > 1 else prod(window)
+    taps = window[0] if channels <= rules.few_channels and len(window) > 1 else prod(window)
     return outputs >= 8 and channels * prod(window) >= BLOCK // 2 and taps <= _TAPS
 
 
@@ -128,7 +122,8 @@ def is_flat(p: ConvProblem) -> bool:
 
 def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
     """The schedule: of a line all pixels are a chunk, and packed weights serve all units that are copied together."""
-    order = _order(p)
+    rules = isa.rules.convolutions
+    order = _order(p, rules)
     width = ROWS
     nv = 2 if p.outputs > width else 1
     in_place = (
@@ -138,15 +133,16 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
         and isinstance(p.column.results, int)
         and p.column.results >= ROWS
     )
-    budget = isa.l2_bytes // _RATIO
+    budget = int(rules.copy_share * isa.l2_bytes)
     if is_flat(p):
-        rows = chunk = _PIXELS
+        rows = chunk = rules.chunk_pixels
         if isinstance(p.column.results, int):  # even parts
-            rows = chunk = round_up(even_part(p.column.results, _PIXELS), ROWS)
+            rows = chunk = round_up(even_part(p.column.results, rules.chunk_pixels), ROWS)
         lines: Size = p.column.results
     else:
         pitch, extra = pitch_of(p, order)
-        rows = max(1, _UNIT // pitch, _HALO * ((p.row.kernel - 1) * p.row.dilation // p.row.stride))
+        halo = (p.row.kernel - 1) * p.row.dilation // p.row.stride
+        rows = max(1, rules.unit_pixels // pitch, rules.halo_rows * halo)
         while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
         if isinstance(p.row.results, int):
@@ -155,9 +151,9 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
         def cost(r: int) -> float:
             """Of a row's products, where r rows are a chunk: a tile alone takes longer than one of two."""
             pairs, odd = divmod(-(-(r * pitch - extra) // ROWS), 2)
-            return (2 * pairs + _ALONE * odd) / r
+            return (2 * pairs + rules.odd_tile_time * odd) / r
 
-        heights = range(1, min(rows, max(1, _PIXELS // pitch)) + 1)
+        heights = range(1, min(rows, max(1, rules.chunk_pixels // pitch)) + 1)
         chunk = cheapest("rows of a chunk", "tiles a row", heights, lambda r: (cost(r), -r))
         lines = p.row.results
     units = max(1, budget // _unit_bytes(p, order, rows, in_place))

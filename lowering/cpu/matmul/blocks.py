@@ -7,7 +7,7 @@ Tiles fetch what comes next of a constant only where there are several below eac
 own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rules.json.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from kiln.dialects.schedules.cpu import (
@@ -37,23 +37,14 @@ __all__ = [
     "panel_vectors",
     "piece_steps",
     "stream_schedule",
-    "vector_class",
 ]
 
 _Panels = TypeVar("_Panels", bound=PanelSchedule)
 
-_ROWS = 256
-"""Rows of a block at most."""
-
 # ------------------------------------------------------------------------------------------------ what units have alike
 
 
-def vector_class(isa: Isa) -> int:
-    """The vector bytes that thresholds are known for: 64, or 32 of fewer."""
-    return 64 if isa.vector_bytes >= 64 else 32
-
-
-def block_rows(problem: MatmulProblem, m: int, most: int = _ROWS) -> int:
+def block_rows(problem: MatmulProblem, m: int, most: int) -> int:
     """Rows of a block: all where they are known, and no more than `most`."""
     return min(most, max(m, 1)) if isinstance(problem.m, int) else most
 
@@ -71,7 +62,7 @@ def piece_steps(k: Size, most: int, unit: int = 1, near: bool = False) -> int:
 
 
 def in_panels(
-    kind: type[_Panels], problem: MatmulProblem, m: int, tile: tuple[int, int, int], most: tuple[int, int, int], *,
+    kind: type[_Panels], problem: MatmulProblem, m: int, tile: tuple[int, int, int], most: Sequence[int], *,
     unit: int = 1, near: bool = False, **more: bool,
 ) -> _Panels:  # fmt: skip
     """A schedule of panels for about m rows. tile: rows, vectors and their lanes. most: steps of k, rows and columns of
@@ -82,25 +73,21 @@ def in_panels(
     return kind(mr=mr, nv=nv, width=width, mc=mc, nc=nc, kc=piece_steps(problem.k, steps, unit, near), **more)
 
 
-def is_large(problem: MatmulProblem) -> bool:
+def is_large(problem: MatmulProblem, isa: Isa) -> bool:
     """Whether the rhs is one matrix, of a size that is not known to be small: the second-level cache does not keep it
     from call to call.
     """
     n, k = problem.n, problem.k
-    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _LARGE_BYTES)
+    near = isa.rules.products.near_rhs_bytes
+    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= near)
 
 
-_LARGE_BYTES = 256 << 10
-_TIMES = {3: 1.0, 4: 1.03, 2: 1.03, 1: 1.3}
-_PAIRS_TIMES = {4: 1.0, 3: 1.01, 2: 1.03, 1: 1.3}
-"""Of a column in a panel of so many vectors: the widest that leave room for several rows are the fastest."""
-
-
-def _register_tile(m: int, n: Size, width: int, sums: int, vectors: Sequence[int] = (4, 3, 2, 1)) -> tuple[int, int]:
-    """Rows and vectors of a register tile of at most `sums` sums, for m rows of the lhs, which equal tiles share, and n
-    columns of the rhs. Measured: "register tiles by one rule" in epyc-kernel-rules.json.
+def _register_tile(m: int, n: Size, width: int, tiles: tuple[int, int], times: Sequence[float]) -> tuple[int, int]:
+    """Rows and vectors of a register tile, for m rows of the lhs, which equal tiles share, and n columns of the rhs.
+    tiles: its sums and vectors at most. times: see `panel_vectors`.
     """
-    nv = panel_vectors(n, width, {v: _TIMES[v] for v in vectors})
+    sums, widest = tiles
+    nv = panel_vectors(n, width, times[:widest])
     return even_part(m, min(sums // nv, 12)), nv
 
 
@@ -112,39 +99,25 @@ def amx_tile(m: int, n: Size) -> tuple[int, int]:
     return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
 
-def panel_vectors(n: Size, width: int, times: Mapping[int, float]) -> int:
-    """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
-    columns, padding included.
+def panel_vectors(n: Size, width: int, times: Sequence[float]) -> int:
+    """Vectors of `width` columns in a panel of a rhs of n columns: the least time for all columns, padding included.
+    times: of a column in panels of 1, 2 and more vectors.
     """
 
     def cost(v: int) -> float:
-        return times[v] * (round_up(max(n, 1), v * width) if isinstance(n, int) else 1)
+        return times[v - 1] * (round_up(max(n, 1), v * width) if isinstance(n, int) else 1)
 
-    return cheapest("vectors of a panel", "time of a row's columns", times, cost)
+    return cheapest("vectors of a panel", "time of a row's columns", range(len(times), 0, -1), cost)
 
 
 # ------------------------------------------------------------------------------------------------- fused multiply-adds
 
-_FEW_ROWS = 32
-"""Up to here dot products, which do not pack, are as fast with a rhs that the second-level cache keeps (of a cell of a
-recurrent layer, from step to step)."""
-_PANEL_ROWS = range(8, 257)  # of the product, if the rhs is no constant
-_MANY_ROWS = 512  # of a product with a constant
-_PACKED_STEPS, _MANY_STEPS, _MANY_COLUMNS = 192, 384, 256  # of a block: a constant, many rows of it
-_STEPS_OF_FEW, _PANEL_STEPS = 256, 512  # few rows of another rhs, more
-_WHOLE = 64  # up to as many rows one panel is packed at a time, else two
-_IN_PLACE_ROWS = {32: 32, 64: 129}  # by vector bytes: from how many rows of the lhs a rhs [k, n] is packed;
-_SHORT_ROWS = {32: 96, 64: 257}  # where it has short rows:
-_IN_PLACE_BYTES = 4096  # the next row is on the next page
-_HALF_ROWS = 32
-_SMALL_N = 128
-_BLOCK_STEPS = {32: 0, 64: 384}  # of k that are summed at once, whatever the first-level cache holds
-_PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
+_PAGE = 4096
 
 
-def _tiles_of(isa: Isa) -> tuple[int, Sequence[int]]:
-    """Sums of a register tile, and the vectors that one may have."""
-    return (24, (4, 3, 2, 1)) if isa.vector_registers >= 32 else (12, (3, 2, 1))
+def _tiles_of(isa: Isa) -> tuple[int, int]:
+    """Sums and vectors of a register tile at most."""
+    return (24, 4) if isa.vector_registers >= 32 else (12, 3)
 
 
 def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
@@ -153,58 +126,59 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
 
     A tile reads its panel from the second-level cache, or from the first where it stays there: a high tile less often.
     What else costs time is a rhs that comes from memory, so tiles prefetch what comes next, and a rhs [n, k] is packed
-    one panel after the other. Measured: "f32 products in panels" and "constants in panels" in epyc-kernel-rules.json.
+    one panel after the other.
     """
     m, n, k = problem.m, problem.n, problem.k
-    width, alike = isa.vector_bytes // problem.sum_bytes, problem.rhs_dtype is None
+    width, alike, rules = isa.vector_bytes // problem.sum_bytes, problem.rhs_dtype is None, isa.rules.products
+    fewest, most = rules.panel_rows
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or problem.batch:
         return None
     if n < 2 * width or k < 16 or problem.lhs_strides[-1] != 1:
         return None
     if not packed:
-        least = isa.l2_bytes + 1 if m <= _FEW_ROWS else _LARGE_BYTES
-        if problem.dtype != "f32" or not alike or isa.vector_bytes < 64 or m not in _PANEL_ROWS:
+        least = isa.l2_bytes + 1 if m <= rules.few_rows else rules.near_rhs_bytes
+        if problem.dtype != "f32" or not alike or isa.vector_bytes < 64 or not fewest <= m <= most:
             return None
         if problem.rhs_strides[-2] != 1 or 4 * n * k < least:
             return None
-    mr, nv = _register_tile(m, n, width, *_tiles_of(isa))
-    steps, panels = _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS, 2 if packed or m > _WHOLE else 1
-    if packed:
-        steps = _PACKED_STEPS
-        if m > _MANY_ROWS:  # which are read again for each block of columns, from a far cache
-            steps, panels = _MANY_STEPS, max(1, _MANY_COLUMNS // (nv * width))
-    most = steps, _ROWS, panels * nv * width
+    mr, nv = _register_tile(m, n, width, _tiles_of(isa), rules.panel_times)
+    steps = rules.few_rows_steps if m <= rules.few_rows else rules.panel_steps
+    columns = nv * width * (2 if packed or m > rules.one_panel_rows else 1)
+    if packed and m > rules.many_rows:
+        steps, columns = rules.many_rows_block
+    elif packed:
+        steps = rules.packed_steps
     fetch = not packed or alike and m > mr
     return in_panels(
-        BlockedSchedule, problem, m, (mr, nv, width), most, near=True, pack_lhs=False, pack_rhs=not packed,
-        packed=packed, fetch=fetch,
+        BlockedSchedule, problem, m, (mr, nv, width), (steps, rules.block_rows, columns), near=True,
+        pack_lhs=False, pack_rhs=not packed, packed=packed, fetch=fetch,
     )  # fmt: skip
 
 
 def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedule:
     """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
-    width, bytes_ = isa.vector_bytes // problem.sum_bytes, vector_class(isa)
+    width, rules = isa.vector_bytes // problem.sum_bytes, isa.rules.products
     half = problem.dtype in ("bf16", "f16")
     lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
-    small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _IN_PLACE_BYTES
+    small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _PAGE
     if rhs_n != 1:
         pack_rhs = True
-    elif isinstance(problem.n, int) and problem.n <= _SMALL_N:
-        pack_rhs = half and m >= _HALF_ROWS
+    elif isinstance(problem.n, int) and problem.n <= rules.small_columns:
+        pack_rhs = half and m >= rules.half_rows
     else:
-        longest = _SHORT_ROWS[bytes_] if small_n else _IN_PLACE_ROWS[bytes_]
+        longest = rules.in_place_short_rows if small_n else rules.in_place_rows
         pack_rhs = m >= longest or half and m > 4
     rows = m if isinstance(problem.m, int) else max(m, 64)
-    mr, nv = _register_tile(rows, problem.n, width, *_tiles_of(isa))
-    kc = max(256, _BLOCK_STEPS[bytes_], min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
+    mr, nv = _register_tile(rows, problem.n, width, _tiles_of(isa), rules.panel_times)
+    kc = max(rules.blocked_steps, min(rules.panel_steps, rules.panel_bytes // (nv * width * problem.sum_bytes)))
     if isinstance(problem.k, int) and problem.k > 0:
         kc = piece_steps(problem.k, kc + kc // 4, width)
     return BlockedSchedule(
         mr=mr,
         nv=nv,
         width=width,
-        mc=block_rows(problem, m),
-        nc=256 if not (isinstance(problem.n, int) and problem.n < 256) else max(problem.n, 1),
+        mc=block_rows(problem, m, rules.block_rows),
+        nc=min(rules.blocked_columns, max(problem.n, 1)) if isinstance(problem.n, int) else rules.blocked_columns,
         kc=kc,
         pack_lhs=half or lhs_k != 1,
         pack_rhs=pack_rhs,
@@ -219,7 +193,9 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
     block stay in the first-level cache; a long row has few and longer runs.
     """
     if nc is None:
-        nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
+        rules = isa.rules.products
+        longer, columns = rules.stream_long
+        nc = columns if isinstance(problem.n, int) and problem.n > longer else rules.stream_columns
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")  # widened once
     return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False)
@@ -227,19 +203,16 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
 
 # ------------------------------------------------------------------------------------------------------- pairs of bf16
 
-_PAIRS_IN_PLACE = 12
-_PAIRS_BLOCK = 192, _ROWS, 128  # steps of k, rows, columns
 
-
-def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf16Schedule:
+def choose_pairs(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> VnniBf16Schedule:
     """The schedule of VDPBF16PS for about m rows; `packed`: the rhs is a constant, packed by the compiler.
 
     The caller has asked `has_pairs`. A rhs that is in no near cache costs most, so tiles prefetch what comes next, and
     pieces of k and blocks of columns are small enough for two of them in the second-level cache.
-    Measured: "bf16 products in pairs" in epyc-kernel-rules.json.
     """
-    nv = panel_vectors(problem.n, LANES, _PAIRS_TIMES)
-    in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
+    rules = isa.rules.products
+    nv = panel_vectors(problem.n, LANES, rules.pairs_panel_times)
+    in_place = not packed and problem.rhs_strides[-1] == 1 and m <= rules.pairs_in_place_rows
 
     def cost(r: int) -> tuple[int, int, int]:
         """Products of a step of k, of which a tile takes the time of a dozen at least: their latency."""
@@ -248,35 +221,28 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
 
     heights = [r for r in (12, 8, 6, 4, 3, 2, 1) if r * nv <= 24]
     mr = cheapest("rows of a register tile", "products a step", heights, cost)
-    fetch = not in_place and is_large(problem) and (not packed or m > mr)
+    fetch = not in_place and is_large(problem, isa) and (not packed or m > mr)
     return in_panels(
-        VnniBf16Schedule, problem, m, (mr, nv, LANES), _PAIRS_BLOCK, unit=2, near=True,
+        VnniBf16Schedule, problem, m, (mr, nv, LANES), rules.pairs_block, unit=2, near=True,
         pack_lhs=problem.lhs_strides[-1] != 1, pack_rhs=not (packed or in_place), packed=packed, fetch=fetch,
     )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------- 8-bit integers
 
-_BLOCK = 512, _ROWS, 192  # steps of k, rows, columns: 128 KiB of the lhs, 96 of the rhs
-_BLOCK_AMX = 1024, _ROWS, 256
-_BLOCK_IN_PLACE = 4096, 512, 96
-"""Of a lhs that is read in place: k in one piece, so that sums stay in registers, and two panels at a time, which the
-tiles of the two before prefetch. Measured: "8-bit integer products, lhs in place" in epyc-kernel-rules.json."""
-_AMX_ROWS = 9  # fewer are dot products, be the rhs constant or not
-
 
 def choose_integers(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> Int8Schedule:
-    """The schedule of products of 8-bit integers for about m rows, by AMX from `_AMX_ROWS` on, else by vectors;
-    `packed`: the rhs is a constant.
+    """The schedule of products of 8-bit integers for about m rows, by AMX or by vectors; `packed`: the rhs is a
+    constant.
     """
-    width, wide, k = isa.vector_bytes // 4, isa.vector_registers >= 32, problem.k
-    if has_amx("i8", isa) and width == LANES and m >= _AMX_ROWS:
+    width, wide, k, rules = isa.vector_bytes // 4, isa.vector_registers >= 32, problem.k, isa.rules.products
+    if has_amx("i8", isa) and width == LANES and m >= isa.rules.tiles.int8_rows:
         tile = *amx_tile(m, problem.n), LANES
-        return in_panels(AmxInt8Schedule, problem, m, tile, _BLOCK_AMX, unit=LINE, packed=packed)
-    mr, nv = _register_tile(m, problem.n, width, 24) if wide else _register_tile(m, problem.n, width, 8, (2, 1))
+        return in_panels(AmxInt8Schedule, problem, m, tile, isa.rules.tiles.int8_block, unit=LINE, packed=packed)
+    mr, nv = _register_tile(m, problem.n, width, (24, 4) if wide else (8, 2), rules.panel_times)
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
     in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
-    most, fetch = _BLOCK_IN_PLACE if in_place else _BLOCK, in_place and (not packed or m > mr)
+    most, fetch = rules.int8_in_place_block if in_place else rules.int8_block, in_place and (not packed or m > mr)
     return in_panels(
         Int8Schedule, problem, m, (mr, nv, width), most, unit=LINE, packed=packed, in_place=in_place, fetch=fetch
     )

@@ -9,13 +9,10 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProblem, known
 
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
-
-
-_MIN_COLS, _MIN_ROWS = 32, 16  # blocks are not cut smaller for the sake of more threads
-_WHOLE_ROWS = 95  # known rows up to here are not cut
 
 
 def for_each_block(
@@ -28,7 +25,7 @@ def for_each_block(
     they take more than one block or are not known anyway, so that a kernel for few known rows keeps its
     exact tiles.
     """
-    m, n = known(problem.m), known(problem.n)
+    m, n, rules = known(problem.m), known(problem.n), target().rules.loops
     batches: Index = 1
     for size in problem.batch:
         batches = b.muli(batches, known(size))
@@ -37,14 +34,14 @@ def for_each_block(
     blocks = b.muli(batches, b.muli(row_blocks, col_blocks))
     few = b.andc(b.cmpi("slt", blocks, b.muli(ctx.nt, 4)), b.cmpi("ne", b.remi(blocks, ctx.nt), 0))
     more = b.muli(b.ceildivi(col_blocks, ctx.nt), ctx.nt)
-    more = b.maxi(b.mini(more, b.divi(n, _MIN_COLS)), col_blocks)
+    more = b.maxi(b.mini(more, b.divi(n, rules.least_columns)), col_blocks)
     col_blocks = b.select_index(few, more, col_blocks)
     width = b.muli(b.ceildivi(b.ceildivi(n, b.maxi(col_blocks, 1)), nr), nr)
     width = b.maxi(width, nr)
     col_blocks = b.ceildivi(n, width)
-    if not isinstance(m, int) or m > _WHOLE_ROWS:
+    if not isinstance(m, int) or m > rules.whole_rows:
         blocks = b.maxi(b.muli(batches, b.muli(row_blocks, col_blocks)), 1)
-        finest = b.maxi(b.divi(m, _MIN_ROWS), row_blocks)
+        finest = b.maxi(b.divi(m, rules.least_rows), row_blocks)
         more = b.mini(b.muli(row_blocks, b.ceildivi(ctx.nt, blocks)), finest)
         height = b.muli(b.ceildivi(b.ceildivi(m, b.maxi(more, 1)), mr), mr)
         height = b.mini(b.maxi(height, mr), mc)

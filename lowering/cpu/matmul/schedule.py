@@ -6,8 +6,8 @@
 Few rows of a rhs [n, k] are dot products; more rows are register tiles, with the rhs in
 place or packed; many rows are blocks of the vendor's gemm, which compiles in a third of the time, where that uses the
 CPU's widest vectors (`Isa.library_bytes`; on AMD's processors MKL keeps to AVX2). With vectors of 64 bytes
-`choose_panels` comes first, for known sizes. blocks.py and tiles_schedule.py have the tiles and blocks.
-Measured: "products: which kernel by rows" in benchmarks/results/performance/epyc-kernel-rules.json.
+`choose_panels` comes first, for known sizes. blocks.py and tiles_schedule.py have the tiles and blocks, and
+lowering/cpu/choices/products.toml the limits, with where they were measured.
 """
 
 from kiln.dialects.schedules.cpu import (
@@ -33,7 +33,6 @@ from kiln.lowering.cpu.matmul.blocks import (
     choose_pairs,
     choose_panels,
     stream_schedule,
-    vector_class,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
@@ -44,11 +43,6 @@ from kiln.lowering.cpu.matmul.tiles_schedule import (
 )
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
-_VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
-_DOT_ROWS = {32: 12, 64: 32}
-_DOT_ROWS_BF16 = 8  # where bf16 is multiplied in pairs, and tiles of AMX do not take it before
-_DOT_ROWS_INTEGERS = 8  # packing takes longer than so few rows
-_SMALL_N = 128
 _ANY = 1 << 30
 
 
@@ -96,27 +90,23 @@ def describe_schedule(schedule: GemmSchedule, isa: Isa) -> str:
     return f"{schedule.how}{tile}{rhs}{why}"
 
 
-_PACKED_ROWS = 4
-_PACKED_ROWS_MOST = 512  # where the library's kernels are as wide
-
-
 def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | None:
     """The schedule for a frozen rhs, which is packed in panels of nv * width columns before the first call.
 
     None where that is no faster: for fewer than 4 rows, which the memory limits, for a number of rows known at run time
     only, small or half-precision matrices, and batches. On Intel's processors MKL uses all of a vector: for many rows
     its blocks are taken there.
-    Measured: "products with a constant: packed before" in epyc-kernel-rules.json.
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
-    integers, width = problem.dtype == "i8", isa.vector_bytes // problem.sum_bytes
+    integers, width, rules = problem.dtype == "i8", isa.vector_bytes // problem.sum_bytes, isa.rules.products
     pairs = has_pairs(problem.dtype, width, isa)
     if problem.batch or not integers and problem.lhs_strides[-1] != 1 or problem.dtype in ("bf16", "f16") and not pairs:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or k < 16:
         return None
-    if m < _PACKED_ROWS and not (pairs and problem.rhs_strides[-2] != 1):  # pairs of a weight [k, n] are packed anyway
+    must = pairs and problem.rhs_strides[-2] != 1  # pairs of a weight [k, n] are packed anyway
+    if m < rules.packed_rows and not must:
         return None
     if integers:
         if n < width:
@@ -127,21 +117,23 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
     if pairs:
         if n < width or is_better_in_place(problem, m, isa):
             return None
-        return choose_tiles(problem, m, isa, packed=True) or choose_pairs(problem, m, packed=True)
+        return choose_tiles(problem, m, isa, packed=True) or choose_pairs(problem, m, isa, packed=True)
     if isa.float_parts and float_tiles_schedule(problem, m, isa) is not None:
         return None
-    if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
+    if m > rules.packed_rows_most and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
     return choose_panels(problem, isa, packed=True)
 
 
 def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
     """Up to how many rows products with a rhs [n, k] are dot products."""
+    rules = isa.rules.products
     if problem.dtype == "i8":
-        return _DOT_ROWS_INTEGERS
+        return rules.dot_rows_int8
     if not has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
-        return _DOT_ROWS[vector_class(isa)]
-    return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1, isa)), _DOT_ROWS_BF16)
+        return rules.dot_rows
+    most = rules.dot_rows_bf16
+    return next((m for m in range(most) if choose_tiles(problem, m + 1, isa)), most)
 
 
 def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSchedule:
@@ -158,13 +150,14 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     if integers:
         return choose_integers(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
-        return choose_tiles(problem, m, isa) or choose_pairs(problem, m)
+        return choose_tiles(problem, m, isa) or choose_pairs(problem, m, isa)
     if problem.m == 1 and rhs_n == 1:
         return stream_schedule(problem, isa)
-    small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
-    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[vector_class(isa)] and not small:
-        width = isa.vector_bytes // problem.sum_bytes
-        return VendorSchedule(mc=1024, nc=512, width=width)
+    rules, n = isa.rules.products, problem.n
+    small = isinstance(n, int) and (n <= rules.small_columns or max(n, m) < rules.small_size)
+    if vendor and vendor_fits(problem) and m >= rules.vendor_rows and not small:
+        width, (rows, columns) = isa.vector_bytes // problem.sum_bytes, rules.vendor_block
+        return VendorSchedule(mc=rows, nc=columns, width=width)
     return blocked_schedule(problem, isa, m)
 
 
@@ -180,12 +173,13 @@ products. Integers also have a sum of the row itself in registers."""
 
 def _dot(problem: MatmulProblem, isa: Isa, m: int) -> DotTileSchedule:
     """Dot products for about m rows."""
-    integers, width = problem.dtype == "i8", isa.vector_bytes // problem.sum_bytes
-    mr, nr = next(tile for most, *tile in _TILES[integers, isa.vector_registers >= 32] if m <= most)
+    integers, width, rules = problem.dtype == "i8", isa.vector_bytes // problem.sum_bytes, isa.rules.products
+    most = rules.dot_block
+    mr, nr = next(tile for high, *tile in _TILES[integers, isa.vector_registers >= 32] if m <= high)
     if integers:
-        return Int8DotSchedule(mr=mr, nr=min(nr, width), width=width, mc=64, nc=64)
+        return Int8DotSchedule(mr=mr, nr=min(nr, width), width=width, mc=most, nc=most)
     if isinstance(problem.n, int) and 0 < problem.n <= 2:
         mr, nr = 8 // problem.n if m >= 8 else min(m, 4), problem.n
     # Few rows re-read their part of the lhs for every column tile: it should stay in the first-level cache.
-    kc, mc = 8192 if m == 1 else 1024, 64 if m > 32 else max(m, 1)
-    return DotSchedule(mr=max(mr, 1), nr=min(nr, width), width=width, mc=mc, nc=64, kc=kc)
+    kc, mc = rules.dot_row_steps if m == 1 else rules.dot_steps, min(max(m, 1), most)
+    return DotSchedule(mr=max(mr, 1), nr=min(nr, width), width=width, mc=mc, nc=most, kc=kc)

@@ -25,51 +25,35 @@ __all__ = [
 ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 """Rows, and steps of k, of one tile of bf16."""
 
-_FEWEST_ROWS = 3  # fewer are limited by the memory that the weight comes from: dot products
-_KC = 4096  # steps of k that are packed at once, and
-_KS, _FAR_KS = 512, 1024  # those that a register tile sums in one go, with a lhs in the near caches and without
-_COLUMNS, _FAR_COLUMNS, _ROWS = 64, 512, 256  # of a block at most
-_NEAR_BYTES = 1 << 20  # of a lhs that stays in the second-level cache, which has 2 MiB
-_BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
-_FAR_K = 2048  # of long rows
-_FLOAT_ROWS, _FLOAT_TRANSPOSED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
-_FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
-_PARTS_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
-_PARTS_COLUMNS, _FAR_PARTS_COLUMNS = 256, 512  # of a block at most, the last where it splits the lhs anew
-_STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
-_TRANSPOSED = 4
-"""A weight [n, k] is the left operand where k is this many times the number of rows, or more."""
-
 
 def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxBf16Schedule | None:
     """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
     for it. `packed`: the rhs is a constant, packed by the compiler.
-
-    Measured: "bf16 products by AMX" in xeon-kernel-rules.json.
     """
-    n, k = problem.n, problem.k
-    if problem.dtype != "bf16" or not amx.has_amx("bf16", isa) or m < _FEWEST_ROWS:
+    n, k, rules = problem.n, problem.k, isa.rules.tiles
+    if problem.dtype != "bf16" or not amx.has_amx("bf16", isa) or m < rules.rows:
         return None
     if isinstance(n, int) and n < ROWS or isinstance(k, int) and k < DEPTH:
         return None
     few = m <= ROWS
     aligned = isinstance(k, int) and k % DEPTH == 0
     transposed = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
-    transposed = transposed and isinstance(k, int) and aligned and (few or _TRANSPOSED * m <= k or _is_far(m, k))
+    long = isinstance(k, int) and (few or rules.transposed_ratio * m <= k or _is_far(m, k, isa))
+    transposed = transposed and aligned and long
     mr, nv = amx_tile(m, n)
-    kc = piece_steps(k, _KC if isinstance(k, int) else _FAR_KS, DEPTH)
-    block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
-    near = 2 * m * kc <= _NEAR_BYTES
-    nc = _COLUMNS if near else min(_FAR_COLUMNS, block)
-    fetched = is_large(problem) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
+    kc = piece_steps(k, rules.packed_steps if isinstance(k, int) else rules.far_sum_steps, DEPTH)
+    block = max(int(rules.block_share * isa.l2_bytes) // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
+    near = 2 * m * kc <= rules.near_share * isa.l2_bytes
+    nc, rows = rules.columns if near else min(rules.far_columns, block), isa.rules.products.block_rows
+    fetched = is_large(problem, isa) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
     return AmxBf16Schedule(
         mr=mr,
         nv=nv,
         width=LANES,
-        mc=min(block_rows(problem, m, m if isinstance(problem.m, int) else _ROWS), block if transposed else _ROWS),
-        nc=round_up(min(_COLUMNS if transposed else nc, n) if isinstance(n, int) else nc, nv * LANES),
+        mc=min(block_rows(problem, m, m if isinstance(problem.m, int) else rows), block if transposed else rows),
+        nc=round_up(min(rules.columns if transposed else nc, n) if isinstance(n, int) else nc, nv * LANES),
         kc=kc,
-        ks=kc if transposed or few else _KS if near else _FAR_KS,
+        ks=kc if transposed or few else rules.sum_steps if near else rules.far_sum_steps,
         pack_lhs=not (aligned and (transposed or problem.lhs_strides[-1] == 1)),
         packed=packed,
         transposed=transposed,
@@ -82,11 +66,11 @@ def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
     are far away, and long.
     """
     schedule = choose_tiles(problem, m, isa)
-    return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k)
+    return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k, isa)
 
 
-def _is_far(m: int, k: int) -> bool:
-    return k >= _FAR_K and 2 * m * k > 2 * _NEAR_BYTES
+def _is_far(m: int, k: int, isa: Isa) -> bool:
+    return k >= isa.rules.tiles.far_steps and m * k > isa.rules.tiles.near_share * isa.l2_bytes
 
 
 def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
@@ -105,26 +89,26 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
     """The schedule of a product of f32 for about m rows; None where the CPU has no AMX, where the product is too small,
     or where there is no library for what parts of bf16 cannot hold.
 
-    Measured: "f32 products by AMX" in xeon-kernel-rules.json. AMX has a slow state on that machine, so that rules
-    take this kernel only where the user allows it (`Isa.float_parts`).
+    AMX has a slow state on the machine where this was measured, so that rules take this kernel only where the user
+    allows it (`Isa.float_parts`).
     """
-    n, k = problem.n, problem.k
+    n, k, rules = problem.n, problem.k, isa.rules.tiles
     if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16", isa):
         return None
     if problem.lhs_strides[-1] != 1 or 1 not in problem.rhs_strides[-2:]:
         return None
     transposed = problem.rhs_strides[-1] != 1
-    if not (isinstance(n, int) and isinstance(k, int)) or n < _FEWEST_COLUMNS or k < _FEWEST_STEPS:
+    if not (isinstance(n, int) and isinstance(k, int)) or n < rules.float_columns or k < rules.float_steps:
         return None
-    if m < (_FLOAT_TRANSPOSED_ROWS if transposed else _FLOAT_ROWS):
+    if m < (rules.float_transposed_rows if transposed else rules.float_rows):
         return None
     if not (vendor_gemm_available() and vendor_fits(problem)):
         return None
-    blocks = -(-m // _ROWS)
+    blocks = -(-m // isa.rules.products.block_rows)
     rows = round_up(-(-m // blocks), 2 * ROWS)
-    most = _PARTS_BYTES // (2 * PARTS * rows) // _STEPS * _STEPS
+    most = max(1, int(rules.parts_share * isa.l2_bytes) // (2 * PARTS * rows * rules.split_steps)) * rules.split_steps
     pieces = -(-k // most)
-    columns = _PARTS_COLUMNS if blocks == pieces == 1 else _FAR_PARTS_COLUMNS
+    columns = rules.parts_columns if blocks == pieces == 1 else rules.far_parts_columns
     return AmxBf16x3Schedule(
         mr=2 * ROWS,
         nv=2,
@@ -132,6 +116,6 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
         mc=rows,
         nc=min(columns, round_up(n, 2 * LANES)),
         kc=round_up(-(-k // pieces), DEPTH),
-        ks=_STEPS,
+        ks=rules.split_steps,
         transposed=transposed,
     )

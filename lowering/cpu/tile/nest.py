@@ -13,24 +13,17 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
-from kiln.lowering.cpu.tile.row_functions import CHEAPEST, cost_behind, function_dim
+from kiln.lowering.cpu.tile.row_functions import cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
 from kiln.lowering.cpu.tile.splitting import SPLIT, split_dims
 from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
-
-TILE = 64
-"""Iterations of a dim that are walked for one block of lanes before the next (see Nest.tile)."""
-PARALLEL_UNITS = 64
-"""Outer iterations that are enough to share among threads; with fewer the vector loop is split instead."""
-
-PIECE_UNITS = 8
-"""The same of each piece of a loop that is cut. Not measured."""
 
 
 @dataclass
@@ -152,7 +145,7 @@ def _split(
 
 
 def _wants_vectors(body: FusionBody, group: list[tuple[int, ir.Value, list[int | None]]]) -> bool:
-    return cost_behind(body, [value for _, value, _ in group]) >= CHEAPEST
+    return cost_behind(body, [value for _, value, _ in group]) >= target().rules.loops.function_cost
 
 
 def _rows_nest(
@@ -179,7 +172,7 @@ def _reductions(body: FusionBody, accesses: Accesses, dims: Sequence[int]) -> li
 
 def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tuple[int, int] | None:
     """An outer dim that an operand is contiguous in while the lane strides over it, and a new dim for its tiles."""
-    one = ir.AffineConstantExpr.get(1)
+    one, lines = ir.AffineConstantExpr.get(1), target().rules.loops.tile_lines
     for d in outer:
         for a in accesses.found:
             linear = affine.linear_coefficients(a.offset)
@@ -187,8 +180,8 @@ def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tupl
                 continue
             if linear[1][d] != one or linear[1][lane] == one:
                 continue
-            if e.loops.count(d) > TILE // 4:
-                return d, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[d], TILE)).position
+            if e.loops.count(d) > lines // 4:
+                return d, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[d], lines)).position
     return None
 
 
@@ -200,14 +193,16 @@ def _block(e: Evaluator, dim: int | None) -> tuple[int, int] | None:
 
 
 def _few_units(e: Evaluator, outer: list[int], pieces: int) -> bool:
-    """Whether the outer loops are known to have too few iterations to share, in all or in each of their pieces."""
-    units = 1
+    """Whether the outer loops are known to have too few iterations to share, in all or in each of their pieces; then
+    the loop of vectors is split instead.
+    """
+    units, rules = 1, target().rules.loops
     for d in outer:
         extent = e.loops.extents[d]
         if not isinstance(extent, ir.AffineConstantExpr):
             return False
         units *= extent.value
-    return units < PARALLEL_UNITS or (pieces > 1 and units < PIECE_UNITS * pieces)
+    return units < rules.parallel_units or (pieces > 1 and units < rules.piece_units * pieces)
 
 
 def _collect(
@@ -236,7 +231,7 @@ def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
     for d in [*nest.outer, *nest.inner, *(d for d in (nest.lane, nest.turns) if d is not None)]:
         space = space * e.loops.extents[d]
     if nest.tile is not None:
-        space = space * (ROWS if nest.reductions else TILE)
+        space = space * (ROWS if nest.reductions else target().rules.loops.tile_lines)
     cost = 1 + sum(e.body.own_cost(op) for op in e.body.operations)
     if not nest.inner and not nest.rows:
         for reduction in e.body.reductions():

@@ -12,24 +12,17 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import lane_borders
 from kiln.lowering.cpu.tile.evaluator import Evaluator
-from kiln.lowering.cpu.tile.nest import TILE, Nest, Root
+from kiln.lowering.cpu.tile.nest import Nest, Root
 from kiln.lowering.cpu.tile.row_functions import ReducedRows
 from kiln.lowering.cpu.tile.row_stage import RowStage
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.cpu.tile.turns import store_in_turns
 from kiln.lowering.tile.access import Indices, memory_type
-
-CHEAP = 24
-"""Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four
-if it is cheaper by half, one if it is dearer by more than twice, to keep within the registers."""
-STREAMED = 32 << 20
-"""Bytes of a kernel's tensors from which cheap elements come from memory, and go there: as one stream of loads and one
-of stores, which several vectors at once only disturb (x * x of 64 MiB: 1.18 of a loop in C with four, 0.99 with one;
-from the caches the same)."""
 
 _TAKEN = paths.group(
     "cpu loops",
@@ -54,16 +47,17 @@ class NestEmitter:
             self.stage = RowStage(*nest.tile, frozenset(nest.outer))
         elif nest.tile is not None:
             self.levels.append(("tile", [nest.tile[0]]))
-            self.stage = Stage(*nest.tile, TILE)
+            self.stage = Stage(*nest.tile, target().rules.loops.tile_lines)
         self.width = 1
         self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
         if nest.lane is not None:
             cost = max(e.body.element_cost(root.value) for root in nest.roots)
             columns = bool(e.body.has_reductions) and not nest.rows
-            wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
-            if nest.turns is not None:
-                wide = 1
-            if cost <= CHEAP // 2 and not e.body.has_reductions and nest.tile is None and _bytes(e) >= STREAMED:
+            rules = target().rules.loops
+            is_cheap = cost <= rules.unrolled_cost // 2
+            wide = 4 if columns or is_cheap else (2 if cost <= 2 * rules.unrolled_cost else 1)
+            is_stream = is_cheap and not e.body.has_reductions and nest.tile is None
+            if nest.turns is not None or is_stream and _bytes(e) >= rules.streamed_bytes:
                 wide = 1
             self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
             known = isinstance(e.loops.extents[nest.lane], ir.AffineConstantExpr)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _STAGED = 0.5
 """Cost of an element that is transposed in registers on its way to scratch memory: 7 instructions for 16."""
-SPILL_LIMIT = 1 << 18
-"""Elements of scratch above which computing again is cheaper than a trip to memory."""
 
 
 def vector_lanes(types: Sequence[ir.Type]) -> int:

@@ -19,6 +19,7 @@ from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
@@ -32,8 +33,6 @@ CASCADE = 64
 the rounding error grows with the logarithm of the number of terms (torch sums in cascades, too)."""
 WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
-CHEAP = 12
-"""Cost of an element (see OP_COST) up to which the vectors of a row reduction are ops of their own."""
 NOT_UNROLLED = {"loop_annotation": "#llvm.loop_annotation<unroll = <disable = true>>"}
 """For loops with chains: if LLVM unrolls them further, each load meets every 32nd line of a stream, which the
 processor's prefetchers then lose."""
@@ -105,7 +104,7 @@ class _Loops:
         cost = sum(e.body.own_cost(r.op) for r in self.group)
         wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
         step = planning.lane_width(e, lane, wide)
-        if cost + self._cost_of_operands() > CHEAP:
+        if cost + self._cost_of_operands() > target().rules.loops.reduction_cost:
             return lane, step, 1
         width = planning.lane_width(e, lane, 1)
         return lane, width, max(1, step // width)
@@ -324,7 +323,7 @@ class _Loops:
                 for s in sizes:
                     count = count * s
                 count = count.maybe_downcast()
-                if isinstance(count, ir.AffineConstantExpr) and count.value > planning.SPILL_LIMIT:
+                if isinstance(count, ir.AffineConstantExpr) and count.value > target().rules.loops.kept_elements:
                     continue
                 with e.at(0):
                     buffer = e.scratch.allocate(e, count, ir.RankedTensorType(value.type).element_type)

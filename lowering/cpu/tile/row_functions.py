@@ -15,6 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient, memory_type
 from kiln.lowering.tile.body import FusionBody
 
@@ -25,10 +26,6 @@ __all__ = ["ReducedRows", "cost_behind", "function_dim"]
 
 BLOCK = 16
 """Rows of a block: a vector's of floats."""
-CHEAPEST = 8
-"""Cost of an element (see OP_COST) from which vectors were measured to be faster (`epyc-experiments.json`)."""
-FEWEST_BLOCKS = 64
-"""Blocks that are enough to share among threads, as `PARALLEL_UNITS` (nest.py)."""
 
 
 def cost_behind(body: FusionBody, roots: Sequence[ir.Value]) -> int:
@@ -54,7 +51,8 @@ def function_dim(accesses: Accesses, outer: Sequence[int], loops: Loops) -> int 
     blocks = 1
     for d in outer:
         blocks *= loops.count(d)
-    if blocks < FEWEST_BLOCKS * BLOCK and all(affine.constant_of(loops.extents[d]) is not None for d in outer):
+    few = blocks < target().rules.loops.parallel_units * BLOCK
+    if few and all(affine.constant_of(loops.extents[d]) is not None for d in outer):
         return None
     for d in reversed(outer):
         lines = [lane_coefficient(a.offset, d, BLOCK) for a in accesses.found if a.stored]

@@ -18,6 +18,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile.stage import square
 from kiln.lowering.tile.access import Access, Loops, element_bytes
 
@@ -28,8 +29,6 @@ __all__ = ["ROWS", "Block", "RowStage", "block_dim", "staged_block"]
 
 ROWS = 16
 """Rows of a block: a vector's of floats."""
-_LARGEST = 1 << 20
-"""Bytes of a block, up to which it was measured to be faster than gathers (`epyc-experiments.json`)."""
 _constant = ir.AffineConstantExpr.get
 
 
@@ -55,7 +54,9 @@ def staged_block(access: Access, dim: int, along: int, outer: Collection[int], l
         return None  # an operand that changes within the block
     linear = affine.linear_coefficients(access.offset)
     extent = affine.constant_of(loops.extents[along])
-    if linear is None or access.stored or extent is None or dim == along or extent * ROWS * access.bytes > _LARGEST:
+    if linear is None or access.stored or extent is None or dim == along:
+        return None
+    if extent * ROWS * access.bytes > target().rules.loops.stage_bytes:
         return None
     next_row, step = (affine.constant_of(linear[1].get(d, _constant(0))) for d in (dim, along))
     if next_row != 1 or step in (0, 1, None) or loops.count(dim) < ROWS:

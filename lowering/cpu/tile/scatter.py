@@ -23,6 +23,7 @@ from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -35,14 +36,6 @@ from kiln.lowering.tile.scatters import named_dims, scatter_of, target_index
 _TAKEN = paths.group(
     "cpu scatter", *("rows", "vectors, one by one", "scattered vectors", "one by one"), "threads by index", "onto zeros"
 )
-
-SHARED = 16
-"""Iterations of a dim of the result that no index tells from which threads share it. Not measured."""
-
-CHEAP = 24
-"""Cost of an element (see OP_COST) up to which scalars are faster than vectors that are kept to be combined one by one
-(xeon-experiments.json, "writes with indices as kernels").
-"""
 
 _COMBINE: dict[str, tuple[Callable[..., ir.Value], Callable[..., ir.Value]]] = {
     "sum": (arith.addf, arith.addi),
@@ -234,7 +227,7 @@ def _plan(e: Evaluator, op: ir.OpView) -> _Walk:
 def _pays(e: Evaluator, op: ir.OpView) -> bool:
     """Whether values and indices are worth being computed in vectors where they are written one by one."""
     is_put = ir.StringAttr(op.operation.attributes["reduce"]).value == "none"
-    return is_put or sum(e.body.own_cost(o) for o in e.body.operations) > CHEAP
+    return is_put or sum(e.body.own_cost(o) for o in e.body.operations) > target().rules.loops.scatter_cost
 
 
 def _shared(e: Evaluator, op: ir.OpView, positions: Sequence[int]) -> tuple[int, int | None]:
@@ -248,7 +241,7 @@ def _shared(e: Evaluator, op: ir.OpView, positions: Sequence[int]) -> tuple[int,
     inner = len(positions) - 1
     known = {d: affine.constant_of(e.loops.extents[positions[k]]) or 0 for d, k in loops.items() if k != inner}
     longest = max(known, key=lambda d: known[d], default=None)
-    if longest is None or known[longest] < SHARED:
+    if longest is None or known[longest] < target().rules.loops.scatter_shared:
         return named[0], None
     return longest, positions[loops[longest]]
 

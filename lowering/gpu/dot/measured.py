@@ -28,7 +28,6 @@ A table's file::
 that is not known (None) is in no range.
 """
 
-import datetime
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -38,21 +37,12 @@ from typing import Any, Literal, cast
 
 from kiln.errors import KilnError
 from kiln.lowering import paths
+from kiln.lowering.origins import Origin, read_origins
 
-__all__ = ["FOLDER", "Origin", "Row", "Table", "Times", "decide", "read_table", "table"]
+__all__ = ["FOLDER", "Row", "Table", "Times", "decide", "read_table", "table"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "choices"
 Winner = Literal["own", "library"]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where measurements come from."""
-
-    machine: str
-    date: datetime.date
-    versions: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -118,19 +108,10 @@ def read_table(path: Path, case: type) -> Table:
     unknown = set(found) - {"origins", "row", "model"}
     if unknown:
         raise KilnError(f"{path}: unknown {', '.join(sorted(unknown))}")
-    try:
-        origins = {name: Origin(**_origin(entries)) for name, entries in found.get("origins", {}).items()}
-    except TypeError as error:
-        raise KilnError(f"{path}: an origin must have machine, date, versions and source: {error}") from None
+    origins = read_origins(path, found.get("origins", {}))
     known = [field.name for field in fields(case)]
     rows = [_row(f"{path}: row {i + 1}", entries, origins, known) for i, entries in enumerate(found.get("row", []))]
     return Table(tuple(rows), found.get("model", {}))
-
-
-def _origin(entries: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(entries.get("date"), datetime.date) or not all(entries.values()):
-        raise TypeError(f"found {dict(entries)!r}")
-    return entries
 
 
 def _row(where: str, entries: dict[str, Any], origins: Mapping[str, Origin], known: Sequence[str]) -> Row:

@@ -16,6 +16,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.matmul.problem import KernelContext
+from kiln.lowering.cpu.rules import Rules, rules_of
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
@@ -36,6 +37,10 @@ class Machine:
 
     def has(self, feature: str) -> bool:
         return isa.target().has(feature)
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.vector_bytes)
 
 
 class StoreEpilogue:

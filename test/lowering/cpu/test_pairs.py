@@ -44,7 +44,7 @@ def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
     """A kernel whose sizes and row strides are run-time values, tiled for m rows."""
     problem = dynamic_problem(left, right)
     known = problem(None, None, None, None, None)
-    schedule = replace(choose_pairs(known, m), mc=16, nc=64, kc=64)
+    schedule = replace(choose_pairs(known, m, MACHINE), mc=16, nc=64, kc=64)
 
     def emit(b, buffers, symbols, ctx):
         epilogue = StoreEpilogue(buffers[2], (symbols[1],))
@@ -65,7 +65,7 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
     torch.manual_seed(0)
     lhs, rhs, out = bf16_operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
-    schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), m)
+    schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), m, MACHINE)
     assert schedule is not None and schedule.kernel == "cpu.gemm.vnni_bf16"
     given = rhs
     if packed:
@@ -83,5 +83,5 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
 @pytest.mark.parametrize("m,n", [(49, 160), (49, 96), (49, 16), (13, 160), (100, 32)])
 def test_tiles_have_enough_sums_to_hide_their_latency(m: int, n: int) -> None:
     """A tile of few vectors has the more rows."""
-    schedule = choose_pairs(normalise(MatmulProblem((), m, n, 512, (512, 1), (1, 512), "bf16")), m)
+    schedule = choose_pairs(normalise(MatmulProblem((), m, n, 512, (512, 1), (1, 512), "bf16")), m, MACHINE)
     assert schedule.mr * schedule.nv >= 12

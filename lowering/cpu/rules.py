@@ -1,0 +1,213 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The limits that the CPU's schedules compare sizes with, as data: `lowering/cpu/choices/*.toml`.
+
+There is a file for each class below, and a table for each of its fields, which says what the number is, and where it
+was measured::
+
+    [origins.rows]                        # see lowering/origins.py
+    ...
+
+    [dot_rows]
+    what = "rows up to which a product with a rhs [n, k] is made of dot products"
+    value = { 32 = 12, 64 = 32 }          # by the bytes of a vector, where it depends on them
+    origin = "rows"
+
+Schedules read them through the CPU that code is made for: `isa.rules.products.dot_rows`. What follows from the
+processor itself (registers, lanes, tiles, its caches) is computed from `Isa`. What bounds the code that is emitted, or
+an error of rounding, is a constant beside its use.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from kiln.errors import KilnError
+from kiln.lowering.origins import read_origins
+
+__all__ = [
+    "FOLDER",
+    "AttentionRules",
+    "ConvolutionRules",
+    "LoopRules",
+    "ProductRules",
+    "Rules",
+    "TileRules",
+    "read_rules",
+    "rules_of",
+]
+
+FOLDER = Path(__file__).resolve().parent / "choices"
+Group = TypeVar("Group")
+
+
+@dataclass(frozen=True)
+class ProductRules:
+    """Products by vectors: which kernel, register tiles, blocks. A block: steps of k, rows, columns."""
+
+    vendor_rows: int
+    dot_rows: int
+    dot_rows_bf16: int
+    dot_rows_int8: int
+    dot_steps: int
+    dot_row_steps: int
+    dot_block: int
+    stream_columns: int
+    stream_long: tuple[int, ...]
+    vendor_block: tuple[int, ...]
+    small_columns: int
+    small_size: int
+    packed_rows: int
+    packed_rows_most: int
+    block_rows: int
+    near_rhs_bytes: int
+    panel_times: tuple[float, ...]
+    pairs_panel_times: tuple[float, ...]
+    panel_rows: tuple[int, ...]
+    few_rows: int
+    few_rows_steps: int
+    panel_steps: int
+    one_panel_rows: int
+    many_rows: int
+    packed_steps: int
+    many_rows_block: tuple[int, ...]
+    in_place_rows: int
+    in_place_short_rows: int
+    half_rows: int
+    blocked_steps: int
+    panel_bytes: int
+    blocked_columns: int
+    pairs_in_place_rows: int
+    pairs_block: tuple[int, ...]
+    int8_block: tuple[int, ...]
+    int8_in_place_block: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TileRules:
+    """Products by AMX. Shares are of the second-level cache."""
+
+    rows: int
+    int8_rows: int
+    int8_block: tuple[int, ...]
+    packed_steps: int
+    sum_steps: int
+    far_sum_steps: int
+    columns: int
+    far_columns: int
+    near_share: float
+    block_share: float
+    far_steps: int
+    transposed_ratio: int
+    float_rows: int
+    float_transposed_rows: int
+    float_columns: int
+    float_steps: int
+    parts_share: float
+    parts_columns: int
+    far_parts_columns: int
+    split_steps: int
+
+
+@dataclass(frozen=True)
+class ConvolutionRules:
+    """Convolutions: register tiles, parts of rows, and units of tiles of AMX."""
+
+    few_channels: int
+    product_pixels: int
+    tile_pixels: int
+    panel_times: tuple[float, ...]
+    row_bytes: int
+    tasks: int
+    tiles_group: int
+    chunk_pixels: int
+    unit_pixels: int
+    halo_rows: int
+    odd_tile_time: float
+    copy_share: float
+    copy_bytes: int
+
+
+@dataclass(frozen=True)
+class AttentionRules:
+    """Attention: keys and queries at a time."""
+
+    dot_queries: int
+    queries: int
+    keys: int
+    causal_keys: int
+    tile_keys: int
+
+
+@dataclass(frozen=True)
+class LoopRules:
+    """Loops over elements. A cost is that of `OP_COST` (lowering/tile/body.py), of one element."""
+
+    parallel_units: int
+    piece_units: int
+    unrolled_cost: int
+    streamed_bytes: int
+    reduction_cost: int
+    function_cost: int
+    scatter_cost: int
+    scatter_shared: int
+    stage_bytes: int
+    kept_elements: int
+    tile_lines: int
+    least_columns: int
+    least_rows: int
+    whole_rows: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All of them, for vectors of one width."""
+
+    products: ProductRules
+    tiles: TileRules
+    convolutions: ConvolutionRules
+    attention: AttentionRules
+    loops: LoopRules
+
+
+@cache
+def rules_of(vector_bytes: int) -> Rules:
+    """What holds for vectors of so many bytes."""
+    files = {field.name: (FOLDER / f"{field.name}.toml", field.type) for field in fields(Rules)}
+    return Rules(**{name: read_rules(path, class_, vector_bytes) for name, (path, class_) in files.items()})
+
+
+def read_rules(path: Path, class_: Any, vector_bytes: int) -> Any:
+    """The numbers of a file, for one of the classes above.
+
+    Raises KilnError, naming the file and the field, for one that is missing, unknown, of another type, or of no origin.
+    """
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
+    origins = read_origins(path, found.pop("origins", {}))
+    wanted = {field.name: field.type for field in fields(class_)}
+    if set(found) != set(wanted):
+        raise KilnError(f"{path}: missing or unknown: {', '.join(sorted(set(found) ^ set(wanted)))}")
+    values: dict[str, Any] = {}
+    for name, entries in found.items():
+        if set(entries) != {"what", "value", "origin"} or entries["origin"] not in origins:
+            raise KilnError(f"{path}: {name} must have what, a value and one of the origins, found {entries!r}")
+        value = _for_width(entries["value"], vector_bytes)
+        values[name] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        numbers = values[name] if isinstance(values[name], tuple) else (values[name],)
+        kinds = (int, float) if "float" in str(wanted[name]) else (int,)
+        is_list = isinstance(values[name], tuple)
+        if is_list != ("tuple" in str(wanted[name])) or not all(type(n) in kinds and n >= 0 for n in numbers):
+            raise KilnError(f"{path}: {name} must be of {wanted[name]}, found {value!r}")
+    return class_(**values)
+
+
+def _for_width(value: Any, vector_bytes: int) -> Any:
+    """A value that may be given by the bytes of a vector: of the widest that are no wider than these, or the least."""
+    if not isinstance(value, Mapping):
+        return value
+    by_width = {int(width): one for width, one in cast(Mapping[str, Any], value).items()}
+    return by_width[max((w for w in by_width if w <= vector_bytes), default=min(by_width))]
