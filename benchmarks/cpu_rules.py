@@ -113,10 +113,6 @@ CASES: dict[str, tuple[tuple[Any, ...], tuple[Case, ...]]] = {
     "products.dot_row_steps": ((1024, 65536), (linear(1, 768, 3072), linear(1, 1024, 16384))),
     "products.dot_block": ((16, 256), (linear(8, 256, 1024), linear(32, 128, 1024), integers(8, 3072, 768))),
     "products.stream_columns": ((1024, 16384), (linear(1, 8192, 768, order="kn"), linear(1, 3072, 768, order="kn"))),
-    "products.stream_long": (
-        ((1 << 30, 0), (4096, 65536)),
-        (linear(1, 32768, 768, order="kn"), linear(1, 12288, 2048, order="kn")),
-    ),
     "products.vendor_block": (
         ((512, 512), (1024, 256), (4096, 4096)),
         (linear(512, 768, 768, order="kn"), linear(2048, 1024, 512, order="kn")),
@@ -270,13 +266,6 @@ CASES: dict[str, tuple[tuple[Any, ...], tuple[Case, ...]]] = {
             loop("index_add", scattered, (4000, 8), (4000, 8), **TWO),
             loop("index_add", scattered, (4000, 32), (4000, 32), **TWO),
             loop("index_add", scattered, (2000, 6, 32), (2000, 6, 32), **TWO),
-        ),
-    ),
-    "loops.kept_elements": (
-        (1 << 16, 1 << 20),
-        (
-            loop("softmax", lambda x: x.softmax(-1), (96, 100_000)),
-            loop("softmax", lambda x: x.softmax(-1), (96, 400_000)),
         ),
     ),
     "loops.tile_lines": (

@@ -57,7 +57,6 @@ class ProductRules:
     dot_row_steps: int
     dot_block: int
     stream_columns: int
-    stream_long: tuple[int, ...]
     vendor_block: tuple[int, ...]
     small_columns: int
     small_size: int
@@ -156,7 +155,6 @@ class LoopRules:
     scatter_cost: int
     scatter_shared: int
     stage_bytes: int
-    kept_elements: int
     tile_lines: int
     least_columns: int
     least_rows: int

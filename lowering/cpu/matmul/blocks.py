@@ -190,12 +190,9 @@ def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, dep
 
     Tiles that run down all of k touch another page at every step, and for strides that are a multiple of 4 KiB another
     line of one and the same cache set. Hardware prefetchers follow a few long runs side by side. By default sums of a
-    block stay in the first-level cache; a long row has few and longer runs.
+    block stay in the first-level cache.
     """
-    if nc is None:
-        rules = isa.rules.products
-        longer, columns = rules.stream_long
-        nc = columns if isinstance(problem.n, int) and problem.n > longer else rules.stream_columns
+    nc = isa.rules.products.stream_columns if nc is None else nc
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")  # widened once
     return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False)

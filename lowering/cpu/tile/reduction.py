@@ -24,7 +24,7 @@ from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Spilled
-from kiln.lowering.tile.access import Accesses, Indices
+from kiln.lowering.tile.access import Accesses, Indices, element_bytes
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 
@@ -323,8 +323,9 @@ class _Loops:
                 for s in sizes:
                     count = count * s
                 count = count.maybe_downcast()
-                if isinstance(count, ir.AffineConstantExpr) and count.value > target().rules.loops.kept_elements:
-                    continue
+                row_bytes = count * element_bytes(value.type)
+                if isinstance(row_bytes, ir.AffineConstantExpr) and row_bytes.value > target().l2_bytes:
+                    continue  # computing again takes no longer than a trip to a cache that is further away
                 with e.at(0):
                     buffer = e.scratch.allocate(e, count, ir.RankedTensorType(value.type).element_type)
                 fixed = {i: x for i, x in enumerate(indices) if i not in free}

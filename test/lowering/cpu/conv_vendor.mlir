@@ -57,3 +57,21 @@ func.func @depthwise(%x: tensor<1x9x9x9xbf16>, %w: tensor<9x1x3x3xbf16>) -> tens
     transposed = false, output_padding = array<i64: 0, 0>} : (tensor<1x9x9x9xbf16>, tensor<9x1x3x3xbf16>) -> tensor<1x9x7x7xbf16>
   return %0 : tensor<1x9x7x7xbf16>
 }
+
+// Groups of 8 channels are worth tiles, those of 7 are not (lowering/cpu/choices/convolutions.toml, tiles_group).
+
+// AMX-LABEL: func.func @groups_of_eight(
+// AMX: "kiln.conv"
+func.func @groups_of_eight(%x: tensor<1x16x9x9xbf16>, %w: tensor<16x8x3x3xbf16>) -> tensor<1x16x7x7xbf16> {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 2,
+    transposed = false, output_padding = array<i64: 0, 0>} : (tensor<1x16x9x9xbf16>, tensor<16x8x3x3xbf16>) -> tensor<1x16x7x7xbf16>
+  return %0 : tensor<1x16x7x7xbf16>
+}
+
+// AMX-LABEL: func.func @groups_of_seven(
+// AMX: kiln.aten
+func.func @groups_of_seven(%x: tensor<1x14x9x9xbf16>, %w: tensor<16x7x3x3xbf16>) -> tensor<1x16x7x7xbf16> {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 2,
+    transposed = false, output_padding = array<i64: 0, 0>} : (tensor<1x14x9x9xbf16>, tensor<16x7x3x3xbf16>) -> tensor<1x16x7x7xbf16>
+  return %0 : tensor<1x16x7x7xbf16>
+}
