@@ -51,6 +51,7 @@ def test_every_page_is_there(site: Path) -> None:
     listed = re.findall(
         r"^\| \[[^]]+\]\(([\w-]+)\.md\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"), re.M
     )
+    assert {f"{name}.md" for name in listed} == {p.name for p in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert len(listed) > 30 and all(f'<a href="{name}.html" class="md-nav__link">' in index for name in listed)
 
 
