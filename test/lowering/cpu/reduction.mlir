@@ -59,12 +59,12 @@ func.func @columns(%x: tensor<300x64xf32>) -> tensor<64xf32> {
 
 // -----
 
-// A long row is summed in cascades: a chunk's sums start at zero and are added to the total. Vectors that follow each
-// other have sums of their own, and are loaded in the order of their addresses; LLVM is told to leave it at that.
+// A long row is summed in cascades: sums of 64 vectors start at zero and are added to sums that last. Vectors that follow
+// each other have sums of their own, and are loaded in the order of their addresses; LLVM is told to leave it at that.
 
 // CHECK-LABEL: func.func @generic
 // CHECK: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK: scf.for %{{.*}} = %c0 to %{{.*}} step %c2048 iter_args(%[[TOTAL:[^ ]*]] =
+// CHECK: scf.for %{{.*}} = %c0 to %{{.*}} step %c8192 iter_args(%[[TOTAL:[^ ]*]] =
 // CHECK: %[[START:.*]] = vector.broadcast %[[ZERO]]
 // CHECK-NEXT: %[[PART:.*]]:8 = scf.for {{.*}} iter_args(%[[FIRST:[^ ]*]] = %[[START]], %[[SECOND:[^ ]*]] = %[[START]]
 // CHECK: %[[X0:.*]] = vector.load %arg0
