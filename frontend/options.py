@@ -107,7 +107,7 @@ class Options(PipelineOptions):
     )
     cpu: str = field(
         default="",
-        metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3 or -v4"},
+        metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3, -v4[+SET]"},
     )
     target: str = field(
         default_factory=knobs.target,

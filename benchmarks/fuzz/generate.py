@@ -35,6 +35,7 @@ from benchmarks.fuzz.families.sizes import (
 )
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
+from kiln.lowering.cpu import isa
 
 Family = Callable[[Grower], None]
 
@@ -116,6 +117,14 @@ def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), 
     return g.finish(extra)
 
 
+_PAIRS = "x86-64-v4+avx512bf16"
+_PROCESSORS: tuple[dict[str, object], ...] = (
+    *({},) * 8, {"cpu": "x86-64-v3"}, {"cpu": _PAIRS if isa.host().has("avx512bf16") else "x86-64-v3"},
+    {"tf32": True},
+)  # fmt: skip
+"""Now and then another processor than the host, or products of f32 by tiles of bf16, where a host has these."""
+
+
 def setting(random: Random, theme: str, target: str, is_for_training: bool = False) -> Setting:
     """How a program of a theme is compiled for a target."""
     options: dict[str, object] = {} if target == "cuda" else {"target": target}
@@ -125,8 +134,8 @@ def setting(random: Random, theme: str, target: str, is_for_training: bool = Fal
     kind = "training" if is_for_training else random.choices(list(kinds), list(kinds.values()))[0]
     if kind == "freezing":
         options["freezing"] = True
-    if target == "cpu" and random.randrange(6) == 0:
-        options["cpu"] = "x86-64-v3"
+    if target == "cpu":
+        options |= random.choice(_PROCESSORS)
     if target != "cpu":
         if random.randrange(8) == 0:
             options["tensor_maps"] = False

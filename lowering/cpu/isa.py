@@ -124,7 +124,8 @@ def compiling_for(isa: Isa) -> Generator[None, None, None]:
 
 
 def named(name: str, float_parts: bool = False) -> Isa:
-    """A CPU by the option `cpu`: "native" (or nothing) for the host, or one of `LEVELS` that the host can run.
+    """A CPU by the option `cpu`: "native" (or nothing) for the host, or one of `LEVELS` that the host can run, and
+    behind each "+" an instruction set more, by LLVM's name: ``x86-64-v4+avx512bf16``.
 
     Caches and cores are the host's. float_parts: see `Isa`; ignored where there is no AMX.
 
@@ -133,15 +134,17 @@ def named(name: str, float_parts: bool = False) -> Isa:
     if name in ("", "native"):
         found = host()
         return dataclasses.replace(found, float_parts=True) if float_parts and found.has("amx-bf16") else found
-    if name not in LEVELS:
+    level, *more = name.split("+")
+    if level not in LEVELS:
         known = ("native", *LEVELS)
-        raise BackendOptionError(f"unknown cpu {name!r}; known are {', '.join(known)}", name, known)
-    width, registers, features = LEVELS[name]
+        raise BackendOptionError(f"unknown cpu {level!r}; known are {', '.join(known)}", level, known)
+    width, registers, features = LEVELS[level]
+    features = (*features, *more)
     lacking = [f for f in features if not host().has(f)]
     if lacking:
         raise BackendOptionError(f"cpu {name!r}: this machine ({host().name}) lacks {', '.join(lacking)}")
     return dataclasses.replace(
-        host(), name=name, vector_bytes=width, vector_registers=registers, features=tuple(sorted(features))
+        host(), name=level, vector_bytes=width, vector_registers=registers, features=tuple(sorted(features))
     )
 
 

@@ -44,7 +44,10 @@ def inputs():
     return torch.randn(9, 24), torch.randn(2, 2, 17, 16), torch.randn(1, 3, 9, 11), torch.randint(0, 9, (13,))
 
 
-@pytest.mark.parametrize("name", ["native", *LEVELS])
+PAIRS = ["x86-64-v4+avx512bf16"] if HOST.has("avx512bf16") else []
+
+
+@pytest.mark.parametrize("name", ["native", *LEVELS, *PAIRS])
 def test_numbers(name):
     model = Block().eval()
     args = inputs()
@@ -57,6 +60,13 @@ def test_numbers(name):
                 assert (ours.double() - exact).norm() <= 3e-6 * exact.norm()
             else:
                 assert torch.equal(ours, exact)
+
+
+def test_instruction_sets_behind_a_level():
+    found = isa.named("x86-64-v3+fma")
+    assert (found.name, found.vector_bytes, found.has("fma"), found.has("avx512f")) == ("x86-64-v3", 32, True, False)
+    with pytest.raises(BackendOptionError, match=r"cpu 'x86-64-v2\+sve': this machine .* lacks sve"):
+        isa.named("x86-64-v2+sve")
 
 
 @pytest.mark.skipif(HOST.vector_bytes < 64, reason="this processor has no wider vectors than the levels")
