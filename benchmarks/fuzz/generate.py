@@ -119,7 +119,7 @@ def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), 
 
 _PAIRS = "x86-64-v4+avx512bf16"
 _PROCESSORS: tuple[dict[str, object], ...] = (
-    *({},) * 8, {"cpu": "x86-64-v3"}, {"cpu": _PAIRS if isa.host().has("avx512bf16") else "x86-64-v3"},
+    *[dict[str, object]()] * 8, {"cpu": "x86-64-v3"}, {"cpu": _PAIRS if isa.host().has("avx512bf16") else "x86-64-v3"},
     {"tf32": True},
 )  # fmt: skip
 """Now and then another processor than the host, or products of f32 by tiles of bf16, where a host has these."""
