@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_LINES = 1 << 24
-"""More lines than a block has: those of its first level of cache are at most some hundreds."""
+"""More lines than a block has, whose rows and columns are some thousands at most (lowering/cpu/choices)."""
 
 Run = Callable[[Index, int, Operand], None]
 """run(i, count, tiles): `count` tiles of lines i ..., and where they lie, by steps of the piece."""

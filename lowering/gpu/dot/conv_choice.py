@@ -66,11 +66,10 @@ def wants_channels_last(op: ir.Operation) -> bool:
     weight = ir.RankedTensorType(op.operands[1].type)
     if not _is_narrow(weight) or ir.IntegerAttr(op.attributes["transposed"]).value:
         return False
-    return _may_slide(op) and prod(weight.shape[2:]) > _PLANAR_TAPS or not no_pixels_as_channels(op)
-
-
-_PLANAR_TAPS = 9
-"""Elements of a window over single channels up to which planar images have a kernel, too."""
+    if not no_pixels_as_channels(op):
+        return True
+    row = TABLE.find(_case(op, DEFAULT_ARCH))  # small windows have a kernel for planar images, too
+    return _may_slide(op) and row is not None and row.winner == "library"
 
 
 def _may_slide(op: ir.Operation) -> bool:
