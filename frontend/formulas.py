@@ -53,7 +53,8 @@ def _pad(op: Any) -> Callable[..., Any]:
 
     def pad(x: Tensor, padding: Any) -> Any:
         wanted = suggest_memory_format(x)
-        if wanted == torch.contiguous_format or x.device.type != "cpu":
+        # The layout of an image of one channel or pixel is said by strides that no element sees; a trace has others.
+        if wanted == torch.contiguous_format or x.device.type != "cpu" or x.is_contiguous():
             return NotImplemented
         # clone, since contiguous() leaves an image of one channel as it is, which asks for channels last again.
         return op(x.clone(memory_format=torch.contiguous_format), padding).clone(memory_format=wanted)
