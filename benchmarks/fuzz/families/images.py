@@ -137,7 +137,7 @@ def channel_norm(g: Grower) -> None:
         g.add(f"F.batch_norm({v.name}, None, None, {w}, {b}, training=True)")
     elif kind == 3 and n >= LEAST_NORMED:
         g.add(f"F.layer_norm({v.name}.permute(0, 2, 3, 1), ({n},), {w}, {b}).permute(0, 3, 1, 2)")
-    elif each >= LEAST_NORMED:
+    elif each >= LEAST_NORMED and v.shape[0] > 1:  # PyTorch's gradient of one image is wrong beside channels-last ones
         g.add(f"F.instance_norm({v.name}, weight={w}, bias={b})")
 
 

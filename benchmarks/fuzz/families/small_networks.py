@@ -78,7 +78,7 @@ def channel_norm(g: Grower) -> None:
     elif kind == 2:
         groups = g.one_of([k for k in (1, 2, 3, channels) if channels % k == 0])
         g.add(f"F.group_norm({v.name}, {groups}, {w.name}, {b.name})")
-    elif v.rank > 2:
+    elif v.rank > 2 and v.tensor.shape[0] > 1:  # PyTorch's gradient of one image is wrong beside channels-last ones
         g.add(f"F.instance_norm({v.name}, weight={w.name}, bias={b.name})")
 
 

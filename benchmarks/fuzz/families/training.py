@@ -22,10 +22,13 @@ def block(g: Grower) -> None:
     if not g.spend(images * channels * out * size * size * 9):
         return
     text = f"F.conv2d({x.name}, {w.name}, None, {g.number(1, 2)}, 1)"
+    # PyTorch's gradient of the instance norm of one image is wrong where the image behind it is channels last.
     text = g.one_of((
         f"F.batch_norm({text}, None, None, {scale}, {shift}, training=True)",
         f"F.batch_norm({text}, None, None, {scale}, {shift}, training=True)",
-        f"F.instance_norm({text}, weight={scale}, bias={shift})",
+        f"F.instance_norm({text}, weight={scale}, bias={shift})"
+        if images > 1
+        else f"F.group_norm({text}, {out}, {scale}, {shift})",
         f"F.group_norm({text}, {g.one_of((1, 2, 4))}, {scale}, {shift})",
     ))  # fmt: skip
     text = f"{g.one_of(('torch.relu', 'F.silu', 'F.leaky_relu'))}({text})"
