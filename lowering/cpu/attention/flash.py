@@ -21,6 +21,7 @@ from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, Fla
 from kiln.lowering import paths
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
 from kiln.lowering.cpu.attention.softmax import Softmax
+from kiln.lowering.cpu.bf16 import has_pairs
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import (
     Grid,
@@ -33,14 +34,14 @@ from kiln.lowering.cpu.contraction import (
     sum_products,
 )
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
-from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.operands import RowsInPlace
-from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit, fold
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
-from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, Size, known
+from kiln.lowering.cpu.matmul.partition import run_epilogue
+from kiln.lowering.cpu.matmul.problem import Epilogue
+from kiln.lowering.cpu.problem import KernelContext, Size, known, offset_of, unflatten
+from kiln.lowering.cpu.sizes import LINE, apart, round_up
 
 __all__ = ["emit_attention"]
 

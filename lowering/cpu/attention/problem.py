@@ -10,9 +10,9 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.sizes import LINE, areas, even_part, round_up
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
+from kiln.lowering.cpu.sizes import LINE, areas, even_part, round_up
 
 TILE_KEYS = amx.AMX_BF16.depth
 """Keys in a row of a tile of AMX."""

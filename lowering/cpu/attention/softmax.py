@@ -12,10 +12,10 @@ from torch_mlir.dialects import math as math_dialect
 
 from kiln.dialects.schedules.cpu import AttentionSchedule
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
+from kiln.lowering.cpu.bf16 import narrow
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import MatrixUnit
-from kiln.lowering.cpu.contraction.bf16 import narrow
-from kiln.lowering.cpu.matmul.problem import KernelContext, known
+from kiln.lowering.cpu.problem import KernelContext, known
 
 __all__ = ["Softmax"]
 

@@ -26,8 +26,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
 
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.contraction.intrinsics import call_void
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+from kiln.lowering.cpu.intrinsics import call_void
 from kiln.lowering.cpu.isa import Isa
 
 __all__ = ["AMX_BF16", "AMX_BF16X3", "AMX_INT8", "BYTES", "ROWS", "AmxUnit", "has_amx"]

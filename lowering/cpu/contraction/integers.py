@@ -15,9 +15,9 @@ from torch_mlir.dialects import arith, vector
 from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.contraction.intrinsics import call
 from kiln.lowering.cpu.contraction.unit import Place
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, shape_of
+from kiln.lowering.cpu.intrinsics import call
 from kiln.lowering.cpu.isa import Isa
 
 __all__ = ["OFFSET", "IntegerUnit", "integer_unit"]

@@ -10,8 +10,9 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+from kiln.lowering.cpu.transpose import transpose_registers
 
-__all__ = ["Grid", "Operand", "Runs", "load_sums", "multiply_step", "store_sums", "sum_products"]
+__all__ = ["Grid", "Operand", "Runs", "load_sums", "multiply_step", "store_sums", "sum_products", "transpose_block"]
 
 Operand = Callable[[int, int, Index], Place | ir.Value]
 """place(part, n, k): where the n-th tile of an operand lies at step k, or a tile that is a value already. part: one of
@@ -167,6 +168,22 @@ def store_sums(
     """Store tiles of sums at place(row of the grid, column)."""
     for tile, (r, v) in zip(sums, grid.tiles, strict=True):
         unit.store(b, tile, place(r, v))
+
+
+def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols: Index, width: int) -> None:
+    """target[j, i] = source[i, j] for i < rows, j < cols, `width` by `width` elements at a time, in registers.
+
+    Both buffers have room for multiples of `width` rows and columns.
+    """
+    (x, x_at, x_stride), (y, y_at, y_stride) = source[:3], target[:3]
+
+    def square(i: Index, j: Index) -> None:
+        start, to = b.sum_(x_at, b.muli(i, x_stride), j), b.sum_(y_at, b.muli(j, y_stride), i)
+        loaded = [b.vload(x, b.addi(start, b.muli(r, x_stride)), width) for r in range(width)]
+        for r, column in enumerate(transpose_registers(b, loaded)):
+            b.vstore(column, y, b.addi(to, b.muli(r, y_stride)))
+
+    b.for_(0, cols, width, lambda j: b.for_(0, rows, width, lambda i: square(i, j)) and None)
 
 
 def _zeros(b: Builder, unit: MatrixUnit, grid: Grid) -> list[Tile]:

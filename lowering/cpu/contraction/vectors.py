@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
+from torch_mlir.dialects import llvm, vector
 from typing_extensions import override
 
+from kiln.lowering.cpu.bf16 import LANES, as_pairs, from_memory, interleave
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.contraction import bf16
-from kiln.lowering.cpu.contraction.bf16 import LANES, as_pairs, broadcast_last, broadcast_pair, from_memory, interleave
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+from kiln.lowering.cpu.intrinsics import call
 
 __all__ = ["VectorUnit", "float_unit", "fold", "shape_of"]
 
@@ -124,8 +125,12 @@ class _PairsOfBf16(VectorUnit):
     in_rows: bool = False
 
     def everywhere(self, b: Builder, place: Place) -> ir.Value:
-        load = broadcast_last if place.missing != 0 else broadcast_pair
-        return load(b, place.buffer, place.at)
+        if place.missing == 0:
+            pair = b.vload(place.buffer, place.at, 2)
+        else:  # the last element of an odd number of them, and a zero
+            zero = b.zero(ir.BF16Type.get())
+            pair = vector.from_elements(b.vec(2, ir.BF16Type.get()), [b.load(place.buffer, place.at), zero])
+        return as_pairs(b, b.broadcast(llvm.bitcast(b.i32, pair), LANES))
 
     def columns_at(self, b: Builder, place: Place) -> ir.Value:
         if not self.in_rows:
@@ -141,7 +146,7 @@ class _PairsOfBf16(VectorUnit):
         return as_pairs(b, from_memory(b, b.vload(place.buffer, place.at, 2 * LANES, place.mask)))
 
     def add_products(self, b: Builder, sums: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-        return bf16.add_pairs(left, right, sums)
+        return call("avx512bf16.dpbf16ps.512", sums.type, sums, left, right)
 
 
 def float_unit(
@@ -149,7 +154,7 @@ def float_unit(
 ) -> VectorUnit:
     """The unit for floats with sums of a type ("f32", "f64").
 
-    pairs: VDPBF16PS, where `bf16.has_pairs`; in_rows: right tiles are rows, which it interleaves.
+    pairs: VDPBF16PS, where `has_pairs`; in_rows: right tiles are rows, which it interleaves.
     """
     if pairs:
         return _PairsOfBf16(

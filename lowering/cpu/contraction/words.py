@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
 
+from kiln.lowering.cpu.bf16 import from_memory
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import from_memory
-from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.contraction.unit import MatrixUnit
+from kiln.lowering.cpu.transpose import transpose_registers
 
 __all__ = ["LANES", "Lines", "Words", "pack"]
 

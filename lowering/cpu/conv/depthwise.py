@@ -26,7 +26,7 @@ from kiln.lowering.cpu.conv.kernel import ConvKernel, RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Pack, order_of
 from kiln.lowering.cpu.conv.window import Span, Valid, Window, row_count
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.problem import known
 
 __all__ = ["Depthwise", "Planar"]
 

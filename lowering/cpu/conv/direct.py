@@ -24,14 +24,14 @@ from typing_extensions import override
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
-from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.conv.window import Span, Valid, Window, row_count
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.sizes import even_part, round_up
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
 

@@ -24,7 +24,7 @@ from kiln.lowering.cpu.conv.schedule import takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.tiles import Tiles
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.problem import KernelContext
+from kiln.lowering.cpu.problem import KernelContext
 
 _KERNELS: dict[type[ConvSchedule], type[ConvKernel]] = {
     DirectConvSchedule: Direct,

@@ -9,12 +9,12 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.contraction.pack import transpose_block
-from kiln.lowering.cpu.contraction.sizes import LINE, apart, areas
+from kiln.lowering.cpu.contraction.sums import transpose_block
 from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Order, Pack
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.sizes import LINE, apart, areas
 
 __all__ = ["BlockKernel", "block_layout"]
 

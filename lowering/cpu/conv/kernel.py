@@ -13,7 +13,7 @@ from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Phase, Run, Span, Valid, Window, everywhere, find_phases, tile_runs
-from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.cpu.problem import KernelContext, element_type, known
 from kiln.lowering.ir_builder import Condition
 
 __all__ = ["ConvKernel", "RowKernel"]

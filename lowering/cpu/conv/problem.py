@@ -12,7 +12,7 @@ from typing import Protocol
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.problem import Size, Summed
+from kiln.lowering.cpu.problem import Size, Summed
 
 
 @dataclass(frozen=True)

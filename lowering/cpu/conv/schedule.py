@@ -14,14 +14,14 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ConvSchedule,
 )
 from kiln.lowering.considered import cheapest
-from kiln.lowering.cpu.contraction.bf16 import has_pairs
-from kiln.lowering.cpu.contraction.sizes import even_part
+from kiln.lowering.cpu.bf16 import has_pairs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
 from kiln.lowering.cpu.conv.window import find_phases, tile_runs
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import panel_vectors
+from kiln.lowering.cpu.sizes import even_part
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel

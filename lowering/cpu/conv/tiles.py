@@ -19,13 +19,13 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, store_sums, sum_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
 from kiln.lowering.cpu.conv.weights import order_of
-from kiln.lowering.cpu.matmul.problem import element_type, known
+from kiln.lowering.cpu.problem import element_type, known
+from kiln.lowering.cpu.sizes import round_up
 
 __all__ = ["Tiles"]
 

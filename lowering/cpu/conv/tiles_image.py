@@ -20,7 +20,7 @@ from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
 from kiln.lowering.cpu.conv.window import Phase
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.problem import known
 
 __all__ = ["CopyImage"]
 

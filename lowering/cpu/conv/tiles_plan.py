@@ -19,11 +19,11 @@ from math import prod
 from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.rules import ConvolutionRules
+from kiln.lowering.cpu.sizes import even_part, round_up
 
 __all__ = [
     "BLOCK",

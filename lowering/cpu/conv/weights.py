@@ -22,13 +22,13 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ColumnsConvSchedule,
     VnniBf16ConvSchedule,
 )
+from kiln.lowering.cpu.bf16 import as_integers, as_pairs, interleave
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs, interleave
-from kiln.lowering.cpu.contraction.pack import transpose_registers
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, depth_of
-from kiln.lowering.cpu.matmul.problem import Size, known
+from kiln.lowering.cpu.problem import Size, known
+from kiln.lowering.cpu.sizes import LINE, round_up
+from kiln.lowering.cpu.transpose import transpose_registers
 
 __all__ = ["Order", "Pack", "order_of", "packed_layout"]
 

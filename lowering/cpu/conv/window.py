@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.problem import known
 
 __all__ = [
     "Phase",

@@ -5,13 +5,12 @@
 
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.plan import packed_strides
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule, describe_schedule
 
 __all__ = [
     "Buffers",
     "Epilogue",
-    "KernelContext",
     "MatmulProblem",
     "choose_packed_schedule",
     "choose_schedule",

@@ -18,13 +18,14 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16Schedule,
 )
 from kiln.lowering.considered import cheapest
+from kiln.lowering.cpu.bf16 import LANES
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.amx import has_amx
-from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.integers import integer_unit
-from kiln.lowering.cpu.contraction.sizes import LINE, even_part, round_up
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
+from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.problem import Size
+from kiln.lowering.cpu.sizes import LINE, even_part, round_up
 
 __all__ = [
     "amx_tile",

@@ -24,9 +24,10 @@ from kiln.dialects.schedules.cpu import (
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.plan import TileSchedule, tiles_layout
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
 from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, vendor_layout
+from kiln.lowering.cpu.problem import KernelContext, known
 
 _Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
 

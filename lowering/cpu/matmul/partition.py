@@ -3,14 +3,15 @@
 
 """Blocks of the output over threads, and the epilogue over a finished block."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.problem import Epilogue, MatmulProblem
+from kiln.lowering.cpu.problem import KernelContext, known, unflatten
 
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
 
@@ -62,20 +63,6 @@ def for_each_block(
     b.for_(lo, hi, 1, block)
 
 
-def unflatten(b: Builder, flat: Index, sizes: Sequence[Index | None]) -> list[Index]:
-    """The multi-index of a row-major flat index."""
-    index: list[Index] = []
-    for size in reversed(sizes[1:]):
-        index.append(b.remi(flat, known(size)))
-        flat = b.divi(flat, known(size))
-    return [flat, *reversed(index)] if sizes else []
-
-
-def offset_of(b: Builder, base: Index, index: Sequence[Index], strides: Sequence[Index | None]) -> Index:
-    """base + sum of index * stride."""
-    return b.sum_(base, *(b.muli(i, known(s)) for i, s in zip(index, strides, strict=True)))
-
-
 def run_epilogue(
     b: Builder,
     epilogue: Epilogue,
@@ -87,7 +74,6 @@ def run_epilogue(
 ) -> None:
     """Applies the epilogue to a block of sums [rows, cols]."""
     (m0, n0), (rows, cols) = origin, extent
-    epilogue.begin_tile(b, batch, m0, n0, rows, cols)
     full = b.round_down(cols, width)
     tail = b.subi(cols, full)
     mask = b.tail_mask(tail, width)

@@ -17,15 +17,15 @@ from kiln.dialects.schedules.cpu import (
     PanelSchedule,
     VnniBf16Schedule,
 )
+from kiln.lowering.cpu.bf16 import has_pairs
 from kiln.lowering.cpu.contraction import MatrixUnit
 from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
-from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.integers import IntegerUnit, integer_unit
 from kiln.lowering.cpu.contraction.parts import RANGE_BYTES
-from kiln.lowering.cpu.contraction.sizes import LINE, apart, areas, round_up
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.sizes import LINE, apart, areas, round_up
 
 __all__ = ["Plan", "TileSchedule", "packed_strides", "plan_of", "tiles_layout", "transposed"]
 

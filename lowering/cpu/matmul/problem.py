@@ -1,34 +1,17 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a matmul kernel is asked to do: the problem, its buffers, the epilogue and the thread's context."""
+"""What a matmul kernel is asked to do: the problem, its buffers, the epilogue."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
-
-Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
-
-
-class Summed:
-    """A problem whose operands have the element type `dtype`."""
-
-    dtype: str
-
-    @property
-    def sum_dtype(self) -> str:
-        """The dtype that products are summed in: f64, i32 for i8, f32 else."""
-        return {"f64": "f64", "i8": "i32"}.get(self.dtype, "f32")
-
-    @property
-    def sum_bytes(self) -> int:
-        """Bytes of one sum."""
-        return 8 if self.dtype == "f64" else 4
+from kiln.lowering.cpu.problem import Size, Summed
 
 
 @dataclass(frozen=True)
@@ -70,9 +53,6 @@ class Epilogue(Protocol):
     outside of the matrix: neither load nor store them.
     """
 
-    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        """Called before the rows of a tile, where loads and address parts common to the tile can be hoisted."""
-
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
     ) -> None:
@@ -88,26 +68,3 @@ class Epilogue(Protocol):
     def is_plain_store(self) -> bool:
         """True when `apply` only stores the sums to `destination`: a kernel that put them there is done."""
         return False
-
-
-@dataclass(frozen=True)
-class KernelContext:
-    """One thread of the kernel: its number, the number of threads, and its private scratch memref<?xi8>."""
-
-    tid: Index
-    nt: Index
-    scratch: ir.Value
-    scratch_offset: Index = field(default=0)  # bytes; a multiple of 64
-
-
-def element_type(name: str) -> ir.Type:
-    """The builtin type of a dtype name."""
-    types = {"f32": ir.F32Type, "f64": ir.F64Type, "bf16": ir.BF16Type, "f16": ir.F16Type}
-    return types[name].get()
-
-
-def known(size: Size) -> Index:
-    """The size as an Index; schedule-time None is a programming error here."""
-    if size is None:
-        raise ValueError("matmul sizes must be given as ints or index values when code is emitted")
-    return size

@@ -24,8 +24,8 @@ from kiln.dialects.schedules.cpu import (
     VendorSchedule,
     VnniBf16Schedule,
 )
+from kiln.lowering.cpu.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.amx import has_amx
-from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import (
     blocked_schedule,

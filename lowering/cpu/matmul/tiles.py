@@ -37,16 +37,16 @@ from kiln.lowering.cpu.contraction.operands import (
     TilesInPlace,
     sum_rows,
 )
-from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.parts import FloatWords, Range
-from kiln.lowering.cpu.contraction.sizes import LINE
-from kiln.lowering.cpu.contraction.sums import Operand, Runs
+from kiln.lowering.cpu.contraction.sums import Operand, Runs, transpose_block
 from kiln.lowering.cpu.contraction.vectors import fold
 from kiln.lowering.cpu.contraction.words import Lines, Words
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import call_gemm
+from kiln.lowering.cpu.problem import KernelContext, known, offset_of
+from kiln.lowering.cpu.sizes import LINE
 
 __all__ = ["Tiles", "begin_sharing"]
 

@@ -6,14 +6,14 @@
 from dataclasses import replace
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
+from kiln.lowering.cpu.bf16 import LANES
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.parts import PARTS
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import amx_tile, block_rows, is_large, piece_steps
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
+from kiln.lowering.cpu.sizes import round_up
 
 __all__ = [
     "choose_tiles",

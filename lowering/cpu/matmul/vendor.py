@@ -17,9 +17,10 @@ from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.dialects.walk import enclosing
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size, element_type, known
+from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
+from kiln.lowering.cpu.problem import KernelContext, Size, element_type, known, offset_of
+from kiln.lowering.cpu.sizes import LINE, round_up
 from kiln.runtime.threads import symbol_address
 
 # The Fortran interface: torch's wheels export no cblas_sgemm. All arguments go by address, matrices are

@@ -19,8 +19,7 @@ from kiln.lowering.cpu.attention import (
     choose_attention_schedule,
     emit_attention,
 )
-from kiln.lowering.cpu.matmul import KernelContext
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import static_size
@@ -126,7 +125,7 @@ def emit_attention_fusion(kernel: Kernel) -> None:
     rows, columns = attention.query[-2], attention.value[-1]
     epilogue = FusedEpilogue(e, attention.op.results[0], attention.query[:-2], rows, columns)
     problem = attention.problem(e.index)
-    context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
+    context = kernel.context
     emit_attention(kernel.b, problem, schedule, operands, epilogue, context)
     need = attention_scratch_bytes(attention.problem(static_size), schedule)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(need)

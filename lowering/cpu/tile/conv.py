@@ -25,8 +25,7 @@ from kiln.lowering.cpu.conv import (
     emit_conv,
     packed_layout,
 )
-from kiln.lowering.cpu.matmul import KernelContext
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.tile.epilogue import rounded
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -208,7 +207,7 @@ def emit_conv_fusion(kernel: Kernel) -> None:
     )
     known = replace(conv.problem(static_size), packed=packed)
     problem = replace(conv.problem(e.index), packed=packed)
-    context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
+    context = kernel.context
     epilogue = _Epilogue(e, conv, isinstance(schedule, _OF_PAIRS))
     emit_conv(kernel.b, problem, schedule, operands, epilogue, context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))

@@ -9,9 +9,9 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
+from kiln.lowering.cpu.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.contraction.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
@@ -45,9 +45,6 @@ class FusedEpilogue:
         """The index of `value`, which has the product's elements in their order, for the current row and column."""
         index = index_in_row(self.position, self.column, self.columns, self.e.body.dims(value))
         return tuple(x if x == self.column else self.e.loops.simplify(x) for x in index)
-
-    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        """Nothing is shared between rows beyond what LLVM hoists by itself."""
 
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None

@@ -15,6 +15,7 @@ from kiln.dialects import affine
 from kiln.dialects.schedules import Schedule, from_attribute
 from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.problem import KernelContext
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.memory import Scratch
 from kiln.lowering.tile.access import memory_type
@@ -56,6 +57,11 @@ class Kernel:
         self.team = Team()
         attributes = body.fusion.operation.attributes
         self.schedule = from_attribute(attributes["schedule"]) if "schedule" in attributes else None
+
+    @property
+    def context(self) -> KernelContext:
+        """The thread that emitters of named ops see."""
+        return KernelContext(self.tid, self.nt, self.scratch.memory)
 
     def part(self, body: FusionBody, schedule: Schedule | None) -> "Kernel":
         """This function seen from one part of the fusion: with scratch memory, work and a schedule of its own."""

@@ -17,7 +17,6 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
-    KernelContext,
     MatmulProblem,
     choose_packed_schedule,
     choose_schedule,
@@ -25,7 +24,7 @@ from kiln.lowering.cpu.matmul import (
     packed_strides,
     scratch_bytes,
 )
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.host.constants import constant_name
@@ -205,7 +204,7 @@ def emit_matmul_fusion(kernel: Kernel, given: GemmSchedule | None) -> None:
     problem = product.problem(e.index)
     need = scratch_bytes(product.problem(static_size), schedule)
     epilogue = FusedEpilogue(e, product.op.results[0], product.batch, product.m, product.n)
-    context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
+    context = kernel.context
     emit_matmul(kernel.b, problem, schedule, operands, epilogue, context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(need)
     total = product.m * product.n * product.k

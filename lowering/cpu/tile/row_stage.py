@@ -17,9 +17,9 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile.stage import square
+from kiln.lowering.cpu.transpose import transpose_registers
 from kiln.lowering.tile.access import Access, Loops, element_bytes
 
 if TYPE_CHECKING:

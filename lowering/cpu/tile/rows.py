@@ -35,17 +35,16 @@ from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul import (
     Buffers,
-    KernelContext,
     emit_matmul,
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.matmul.partition import for_each_block
 from kiln.lowering.cpu.matmul.tiles import begin_sharing
+from kiln.lowering.cpu.problem import KernelContext, known, offset_of, unflatten
+from kiln.lowering.cpu.sizes import round_up
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -140,7 +139,7 @@ class _PhaseEmitter:
         e = self._evaluator(self.phases.products[0], (0, 0))
         count = ir.AffineConstantExpr.get(mc * nc)
         self._allocate(e, count, ir.AffineConstantExpr.get(nc))
-        context = KernelContext(self.kernel.tid, self.kernel.nt, self.kernel.scratch.memory)
+        context = self.kernel.context
 
         first = self.schedules[0]
         if isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) and first.shared:
@@ -294,9 +293,6 @@ class _BlockEpilogue:
 
     def __init__(self, inner: FusedEpilogue, block: _Block):
         self.inner, self.block = inner, block
-
-    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        self.inner.begin_tile(b, self.block.batch, b.addi(self.block.m0, m0), b.addi(self.block.n0, n0), rows, cols)
 
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None

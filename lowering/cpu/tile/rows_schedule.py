@@ -13,9 +13,9 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import ByRowsSchedule, GemmSchedule, PhasesSchedule, Split
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul import MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import share_lhs
+from kiln.lowering.cpu.sizes import round_up
 from kiln.lowering.cpu.tile.phases import Phases, find_phases
 from kiln.lowering.cpu.tile.product import Product, find_product, plan_matmul, schedule_product, static_size
 from kiln.lowering.tile.body import FusionBody

@@ -17,7 +17,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.transpose import transpose_registers
 
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.memory import Memory

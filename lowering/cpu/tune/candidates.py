@@ -25,11 +25,11 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import AttentionProblem
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import as_matmul
 from kiln.lowering.cpu.conv.schedule import tile_fits
 from kiln.lowering.cpu.conv.tiles_plan import ROWS, is_flat
+from kiln.lowering.cpu.sizes import round_up
 from kiln.lowering.cpu.tile.attention import find_attention
 from kiln.lowering.cpu.tile.conv import find_conv
 from kiln.lowering.cpu.tile.phases import find_phases

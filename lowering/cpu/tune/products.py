@@ -16,7 +16,6 @@ from kiln.dialects.schedules.cpu import (
     Int8Schedule,
     VendorSchedule,
 )
-from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import blocked_schedule, stream_schedule
 from kiln.lowering.cpu.matmul.emit import normalise
@@ -24,6 +23,7 @@ from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule
 from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
+from kiln.lowering.cpu.sizes import round_up
 
 __all__ = ["product_schedules"]
 

@@ -21,7 +21,7 @@ from kiln.lowering.cpu.conv import (
     emit_conv,
 )
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.problem import Size
 
 
 class ReluEpilogue:

@@ -15,7 +15,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.contraction import Place
-from kiln.lowering.cpu.matmul.problem import KernelContext
+from kiln.lowering.cpu.problem import KernelContext
 from kiln.lowering.cpu.rules import Rules, rules_of
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.runtime.loader import load
@@ -57,9 +57,6 @@ class StoreEpilogue:
         self.out, self.strides, self.bias, self.function = out, list(strides), bias, function
         self.element = ir.MemRefType(out.type).element_type
         self.in_place = in_place
-
-    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        pass
 
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None

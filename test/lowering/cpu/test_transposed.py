@@ -6,8 +6,8 @@
 import pytest
 import torch
 
-from kiln.lowering.cpu.contraction.pack import shuffle_squares
 from kiln.lowering.cpu.isa import LEVELS, host
+from kiln.lowering.cpu.transpose import shuffle_squares
 
 _LEVELS = [level for level, (_, _, features) in LEVELS.items() if all(host().has(f) for f in features)]
 _DTYPES = [

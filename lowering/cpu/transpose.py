@@ -1,15 +1,16 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Transposition in registers."""
+"""Transposition in registers, as a network of shuffles."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.unit import Place
+from kiln.lowering.cpu.builder import Builder
+
+__all__ = ["shuffle_squares", "transpose_registers"]
 
 T = TypeVar("T")
 
@@ -54,19 +55,3 @@ def shuffle_squares(shuffle: Callable[[T, T, list[int]], T], rows: Sequence[T], 
             out[p], out[p + distance] = shuffle(x, y, keep), shuffle(x, y, move)
         distance *= 2
     return out
-
-
-def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols: Index, width: int) -> None:
-    """target[j, i] = source[i, j] for i < rows, j < cols, `width` by `width` elements at a time, in registers.
-
-    Both buffers have room for multiples of `width` rows and columns.
-    """
-    (x, x_at, x_stride), (y, y_at, y_stride) = source[:3], target[:3]
-
-    def square(i: Index, j: Index) -> None:
-        start, to = b.sum_(x_at, b.muli(i, x_stride), j), b.sum_(y_at, b.muli(j, y_stride), i)
-        loaded = [b.vload(x, b.addi(start, b.muli(r, x_stride)), width) for r in range(width)]
-        for r, column in enumerate(transpose_registers(b, loaded)):
-            b.vstore(column, y, b.addi(to, b.muli(r, y_stride)))
-
-    b.for_(0, cols, width, lambda j: b.for_(0, rows, width, lambda i: square(i, j)) and None)
