@@ -22,7 +22,7 @@ from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
-from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_of, is_flat
 from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.problem import element_type, known
 from kiln.lowering.cpu.sizes import round_up
@@ -41,9 +41,10 @@ class Tiles(BlockKernel):
     def layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
         """See `block_layout`; the sums are those of a chunk."""
         flat = is_flat(p)
-        line = s.rows if flat else pitch_of(p, s.order)[0]
+        copy = copy_of(p, s.order, s.rows)
+        line = copy.pitch
         pixels = round_up(s.rows if flat else s.chunk * line, 2 * ROWS) + 2 * ROWS
-        image = 0 if s.in_place else s.units * copy_sizes(p, s.order, s.rows)["slot"] // 2
+        image = 0 if s.in_place else s.units * copy.size // 2
         return block_layout(p, order_of(p, s), _HEAD + pixels, round_up(line, ROWS), image)
 
     def __init__(self, *arguments: Any):
@@ -51,28 +52,26 @@ class Tiles(BlockKernel):
         b, p, s, operands, ctx = self.b, self.p, self.s, self.operands, self.ctx
         self.prepare(self.layout(p, s), order_of(p, s))
         self.sums = self.areas["sums"] + _HEAD * self.lanes
-        self.depth = depth_of(p, s.order)
-        self.sizes = copy_sizes(p, s.order, s.rows)
+        self.copy = copy_of(p, s.order, s.rows)
         self.flat = is_flat(p)
         bf16 = element_type("bf16")
         if s.in_place:
             self.image = operands.x
         else:
-            at = b.addi(ctx.scratch_offset, self.areas["image"] * p.sum_bytes)
-            count = s.units * self.sizes["slot"]
+            at = self.areas["image"] * p.sum_bytes
+            count = s.units * self.copy.size
             self.image, image_pairs = b.view(ctx.scratch, at, count, bf16), b.view(ctx.scratch, at, count // 2, b.i32)
-            self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image, image_pairs)
-        phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
+            self.copies = CopyImage(b, p, s, self.copy, operands.x, self.image, image_pairs)
         self.taps: list[int] = []
-        for y, z in self.depth.taps:
+        for y, z in self.copy.depth.taps:
             h, w = y * p.row.dilation, z * p.column.dilation if s.order == "channels" else 0
-            plane = phases[h % p.row.stride, w % p.column.stride] * self.sizes["phase"]
+            phase = self.copy.phases.index((h % p.row.stride, w % p.column.stride)) * self.copy.phase
             row, column = h // p.row.stride, w // p.column.stride
-            self.taps.append(plane + (row * self.sizes["pitch"] + column) * BLOCK)
+            self.taps.append(phase + (row * self.copy.pitch + column) * BLOCK)
 
     def emit(self) -> None:
         """This thread's share; a unit is some rows of an image (pixels, where they are a line)."""
-        b, p, s, slot = self.b, self.p, self.s, self.sizes["slot"]
+        b, p, s, slot = self.b, self.p, self.s, self.copy.size
         of_image = b.ceildivi(known(p.column.results) if self.flat else known(p.row.results), s.rows)
 
         def origin(u: Index, group: Index) -> Index:
@@ -102,11 +101,11 @@ class Tiles(BlockKernel):
             self.products(x, first if s.in_place else 0, lines)
             self.finish(image, 0, channel, count, first, lines)
             return
-        pitch, home = self.sizes["pitch"], self.sums
+        pitch, home = self.copy.pitch, self.sums
 
         def chunk(r: Index) -> None:
             rows = b.mini(b.subi(lines, r), s.chunk)
-            self.products(x, b.muli(r, pitch), b.subi(b.muli(rows, pitch), self.sizes["extra"]))
+            self.products(x, b.muli(r, pitch), b.subi(b.muli(rows, pitch), self.copy.extra))
 
             def row(n: Index) -> None:
                 self.sums = b.addi(home, b.muli(n, pitch * self.lanes))
@@ -134,7 +133,7 @@ class Tiles(BlockKernel):
             starts = [b.mini(start, known(self.p.column.results) - ROWS) for start in starts]  # type: ignore[operator] - the image is of a known size
             step, plane = known(self.p.column.x_stride), BLOCK
         else:
-            step, plane = BLOCK, self.sizes["plane"]
+            step, plane = BLOCK, self.copy.plane
         left = [b.addi(x, b.muli(start, step)) for start in starts]
         taps = len(self.taps)
 
@@ -153,5 +152,5 @@ class Tiles(BlockKernel):
 
         grid = Grid(rows, nv)
         terms = [(tap, tap) for tap in range(taps)]
-        found = sum_products(b, AMX_BF16, grid, pixels, weights, self.depth.blocks * BLOCK, terms=terms)
+        found = sum_products(b, AMX_BF16, grid, pixels, weights, self.copy.depth.blocks * BLOCK, terms=terms)
         store_sums(b, AMX_BF16, grid, found, sums)

@@ -18,7 +18,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Copy, is_flat
 from kiln.lowering.cpu.conv.window import Phase
 from kiln.lowering.cpu.problem import known
 
@@ -31,12 +31,11 @@ class CopyImage:
     """Copies what a unit of work reads; `target` is a buffer of bf16, `pairs` the same as i32."""
 
     def __init__(
-        self, b: Builder, p: ConvProblem, s: AmxConvSchedule, depth: Depth, x: ir.Value, target: ir.Value,
+        self, b: Builder, p: ConvProblem, s: AmxConvSchedule, sizes: Copy, x: ir.Value, target: ir.Value,
         pairs: ir.Value,
     ):  # fmt: skip
-        self.b, self.p, self.s, self.depth, self.x, self.target, self.pairs = b, p, s, depth, x, target, pairs
-        self.sizes = copy_sizes(p, s.order, s.rows)
-        self.phases = phases_of(p, depth)
+        self.b, self.p, self.s, self.sizes, self.x, self.target, self.pairs = b, p, s, sizes, x, target, pairs
+        self.depth = sizes.depth
         strides = p.x_strides[1], p.row.x_stride, p.column.x_stride
         self.x_channel, self.x_row, self.x_column = (known(n) for n in strides)
 
@@ -49,7 +48,7 @@ class CopyImage:
 
         def block(i: Index, channels: int = BLOCK) -> None:
             source = b.addi(x, b.muli(b.muli(i, BLOCK), self.x_channel))
-            plane = b.addi(target, b.muli(i, self.sizes["plane"]))
+            plane = b.addi(target, b.muli(i, self.sizes.plane))
             if is_flat(self.p):
                 first = b.muli(band, self.s.rows)
                 count = b.mini(b.subi(known(self.p.column.results), first), self.s.rows)
@@ -59,10 +58,10 @@ class CopyImage:
             def row(source_row: Index, phase: int, at: Index) -> None:
                 column = self.p.column
                 assert isinstance(column.size, int)
-                first = Phase(1, column.stride, self.phases[phase][1] - column.padding, 1)
-                ((low, high),) = first.valid(column.size, 0, self.sizes["pitch"])
+                first = Phase(1, column.stride, self.sizes.phases[phase][1] - column.padding, 1)
+                ((low, high),) = first.valid(column.size, 0, self.sizes.pitch)
                 start = b.sum_(source, source_row, b.muli(first.offset, self.x_column))
-                self.line(start, b.addi(plane, at), (low, high), self.sizes["pitch"], channels)
+                self.line(start, b.addi(plane, at), (low, high), self.sizes.pitch, channels)
 
             self.rows(band, row, plane, i)
 
@@ -77,21 +76,21 @@ class CopyImage:
         """
         b, p = self.b, self.p
         first = b.muli(b.muli(band, self.s.rows), p.row.stride)
-        for number, (phase, _) in enumerate(self.phases):
+        for number, (phase, _) in enumerate(self.sizes.phases):
 
             def one(r: Index, number: int = number, phase: int = phase) -> None:
                 h = b.sum_(first, b.muli(r, p.row.stride), phase - p.row.padding)
-                at = b.addi(b.muli(r, self.sizes["pitch"] * BLOCK), number * self.sizes["phase"])
+                at = b.addi(b.muli(r, self.sizes.pitch * BLOCK), number * self.sizes.phase)
 
                 def nothing() -> None:
                     for plane in range(self.depth.blocks) if block is None else (0,):
-                        start = b.sum_(target, at, plane * self.sizes["plane"])
-                        self.clear(start, 0, self.sizes["pitch"])
+                        start = b.sum_(target, at, plane * self.sizes.plane)
+                        self.clear(start, 0, self.sizes.pitch)
 
                 inside = b.andc(b.cmpi("sge", h, 0), b.cmpi("slt", h, known(p.row.size)))
                 b.if_(inside, lambda: row(b.muli(h, self.x_row), number, at), nothing)
 
-            b.for_(0, self.sizes["rows"], 1, one)
+            b.for_(0, self.sizes.rows, 1, one)
 
     def clear(self, target: Index, low: Index, high: Index) -> None:
         """Zeros at positions [low, high)."""
@@ -117,7 +116,7 @@ class CopyImage:
 
     def windows(self, x: Index, target: Index) -> None:
         """One row of the image, for few channels: the columns of the window of each column of the result."""
-        b, p, pitch = self.b, self.p, self.sizes["pitch"]
+        b, p, pitch = self.b, self.p, self.sizes.pitch
         width, stride, padding = p.column.size, p.column.stride, p.column.padding
         assert isinstance(width, int)
         low = min(pitch, -(-padding // stride))
@@ -134,7 +133,7 @@ class CopyImage:
 
     def window(self, x: Index, target: Index, q: Index, low: Index, high: Index) -> None:
         """The elements of one window's row, of which columns [low, high) lie inside of the image."""
-        b, p, plane = self.b, self.p, self.sizes["plane"]
+        b, p, plane = self.b, self.p, self.sizes.plane
         column = b.subi(b.muli(q, p.column.stride), p.column.padding)
         x = b.addi(x, b.muli(column, self.x_column))
         target = b.addi(target, b.muli(q, BLOCK))

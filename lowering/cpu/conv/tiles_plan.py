@@ -28,14 +28,12 @@ from kiln.lowering.cpu.sizes import even_part, round_up
 __all__ = [
     "BLOCK",
     "ROWS",
-    "Depth",
+    "Copy",
     "choose_tiles",
-    "copy_sizes",
+    "copy_of",
     "depth_of",
     "fits_tiles",
     "is_flat",
-    "phases_of",
-    "pitch_of",
     "takes_tiles",
 ]
 
@@ -140,9 +138,9 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
             rows = chunk = round_up(even_part(p.column.results, rules.chunk_pixels), ROWS)
         lines: Size = p.column.results
     else:
-        pitch, extra = pitch_of(p, order)
-        halo = (p.row.kernel - 1) * p.row.dilation // p.row.stride
-        rows = max(1, rules.unit_pixels // pitch, rules.halo_rows * halo)
+        one = copy_of(p, order)
+        pitch, extra = one.pitch, one.extra
+        rows = max(1, rules.unit_pixels // pitch, rules.halo_rows * (one.rows - 1))
         while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
         if isinstance(p.row.results, int):
@@ -167,41 +165,48 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
     )
 
 
-def pitch_of(p: ConvProblem, order: Order) -> tuple[int, int]:
-    """Positions of a row in a copy of the image, and how many of them are beyond the result's columns."""
-    assert isinstance(p.column.results, int)
-    extra = (p.column.kernel - 1) * p.column.dilation // p.column.stride if order == "channels" else 0
-    return p.column.results + extra, extra
+@dataclass(frozen=True)
+class Copy:
+    """The copy in scratch of what a unit of work reads of the image; tiles_image.py makes it.
 
-
-def phases_of(p: ConvProblem, depth: Depth) -> list[tuple[int, int]]:
-    """(row, column) modulo the strides of the pixels of the padded image that some tap reads; each pair is a plane of
-    the copy. In the other orders than "channels", columns are the result's.
+    phases: (row, column) modulo the strides of the pixels of the padded image that some tap reads. A phase has `rows`
+    rows of `pitch` positions of 32 elements, `extra` of which are beyond the result's columns.
     """
-    phases = dict.fromkeys((y * p.row.dilation % p.row.stride, _column_phase(p, depth, z)) for y, z in depth.taps)
-    return list(phases)
+
+    depth: Depth
+    phases: tuple[tuple[int, int], ...]
+    rows: int
+    pitch: int
+    extra: int
+
+    @property
+    def phase(self) -> int:
+        """Elements of a phase of one plane."""
+        return self.rows * self.pitch * BLOCK
+
+    @property
+    def plane(self) -> int:
+        """Elements of all phases, for one block of the sum."""
+        return len(self.phases) * self.phase
+
+    @property
+    def size(self) -> int:
+        """Elements of the copy: the last tile may end beyond the last pixel, and so may what is turned."""
+        return self.plane * self.depth.blocks + 2 * ROWS * BLOCK
 
 
-def _column_phase(p: ConvProblem, depth: Depth, z: int) -> int:
-    return z * p.column.dilation % p.column.stride if depth.order == "channels" else 0
-
-
-def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
-    """Of the copy of what a unit of so many rows reads of the image: `pitch` positions of `rows` rows in each of
-    `phases`, one `plane` of these for each block; `slot` elements in all. A position has 32 elements.
-    """
-    depth = depth_of(p, order)
+def copy_of(p: ConvProblem, order: Order, rows: int = 1) -> Copy:
+    """The copy for `rows` rows of the result (pixels, where they are a line)."""
+    depth, row, column = depth_of(p, order), p.row, p.column
     if is_flat(p):
-        pitch, extra, rows, phases = unit, 0, 1, 1
-    else:
-        pitch, extra = pitch_of(p, order)
-        rows = unit + (p.row.kernel - 1) * p.row.dilation // p.row.stride
-        phases = len(phases_of(p, depth))
-    plane = phases * rows * pitch * BLOCK
-    # The last tile may end beyond the last pixel, and so may what is turned.
-    slot = plane * depth.blocks + 2 * ROWS * BLOCK
-    return {"pitch": pitch, "extra": extra, "rows": rows, "phase": rows * pitch * BLOCK, "plane": plane, "slot": slot}
+        return Copy(depth, ((0, 0),), 1, rows, 0)
+    assert isinstance(column.results, int)
+    step = column.dilation if order == "channels" else 0  # in the other orders, columns are the result's
+    extra = (column.kernel - 1) * step // column.stride
+    phases = tuple(dict.fromkeys((y * row.dilation % row.stride, z * step % column.stride) for y, z in depth.taps))
+    halo = (row.kernel - 1) * row.dilation // row.stride
+    return Copy(depth, phases, rows + halo, column.results + extra, extra)
 
 
 def _unit_bytes(p: ConvProblem, order: Order, rows: int, in_place: bool) -> int:
-    return 2 * rows * p.channels if in_place else 2 * copy_sizes(p, order, rows)["slot"]
+    return 2 * rows * p.channels if in_place else 2 * copy_of(p, order, rows).size
