@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects.kiln import ConvOp
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.conv.choice import vendor_reason, wants_channels_last, wants_rows
+from kiln.lowering.cpu.conv_choice import vendor_reason, wants_channels_last, wants_rows
 from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.lowering.cpu.rates import generic
 from kiln.lowering.emitters import kernel_kinds
