@@ -4,7 +4,7 @@
 """What the kernels of all named ops are given: sizes, types of sums, a thread's share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -33,12 +33,11 @@ class Summed:
 
 @dataclass(frozen=True)
 class KernelContext:
-    """One thread of the kernel: its number, the number of threads, and its private scratch memref<?xi8>."""
+    """One thread of the kernel: its number, the number of threads, and its private memref<?xi8>, 64-byte aligned."""
 
     tid: Index
     nt: Index
     scratch: ir.Value
-    scratch_offset: Index = field(default=0)  # bytes; a multiple of 64
 
 
 def element_type(name: str) -> ir.Type:

@@ -37,10 +37,10 @@ class Softmax:
         self.b, self.p, self.operands, self.unit, self.width = b, p, operands, unit, s.width
         self.lay, self.vector, self.low = attention_layout(p, s), b.vec(s.width, b.f32), b.float_(-math.inf, b.f32)
         self.per, self.pairs, count = unit.group, unit.group == 2, self.lay["end"]
-        self.scratch = self.words = self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.f32)
+        self.scratch = self.words = self.packed = b.view(ctx.scratch, 0, count, b.f32)
         if self.pairs:
-            self.words = b.view(ctx.scratch, ctx.scratch_offset, 2 * count, ir.BF16Type.get())
-            self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.i32)
+            self.words = b.view(ctx.scratch, 0, 2 * count, ir.BF16Type.get())
+            self.packed = b.view(ctx.scratch, 0, count, b.i32)
 
     def softmax_row(
         self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index

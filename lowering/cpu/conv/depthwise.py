@@ -46,7 +46,7 @@ class Depthwise(RowKernel):
         self.stride = self.order.lanes
         self.weights, self.panel = self.operands.weight, self.operands.weight_offset
         if not p.packed:
-            self.weights, self.panel = b.view(ctx.scratch, ctx.scratch_offset, self.order.words, self.sum_type), 0
+            self.weights, self.panel = b.view(ctx.scratch, 0, self.order.words, self.sum_type), 0
             self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights)
         self.find_runs()
 

@@ -46,11 +46,11 @@ class BlockKernel(ConvKernel):
         """The areas of scratch, as `block_layout` has them."""
         b, p, ctx = self.b, self.p, self.ctx
         self.areas, self.order, self.lanes, self.nv = layout, order, order.lanes, self.s.nv
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["end"], self.sum_type)
+        self.scratch = b.view(ctx.scratch, 0, layout["end"], self.sum_type)
         self.sums: Index = layout["sums"]
         self.weights, self.per_word = self.operands.weight, order.group
         if not p.packed:
-            at = b.addi(ctx.scratch_offset, layout["weights"] * p.sum_bytes)
+            at = layout["weights"] * p.sum_bytes
             word = b.i32 if order.group > 1 else self.sum_type
             self.weights, self.per_word = b.view(ctx.scratch, at, order.words, word), 1
             self.packing = Pack(b, p, order, self.width, self.operands.weight, self.weights)

@@ -3,21 +3,16 @@
 
 """`emit_matmul`: from a scheduled matmul problem to loops."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kiln.dialects.schedules import kernels
 from kiln.dialects.schedules.cpu import (
-    AmxBf16Schedule,
     AmxBf16x3Schedule,
-    AmxInt8Schedule,
     BlockedSchedule,
     ByRowsSchedule,
-    DotSchedule,
     DotTileSchedule,
     GemmSchedule,
-    Int8DotSchedule,
-    Int8Schedule,
     VendorSchedule,
     VnniBf16Schedule,
 )
@@ -29,25 +24,9 @@ from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, vendor_layout
 from kiln.lowering.cpu.problem import KernelContext, known
 
-_Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
-
-KERNELS: dict[type[GemmSchedule], _Emit] = {
-    DotSchedule: Tiles.emit_kernel,
-    BlockedSchedule: Tiles.emit_kernel,
-    VnniBf16Schedule: Tiles.emit_kernel,
-    AmxBf16Schedule: Tiles.emit_kernel,
-    AmxBf16x3Schedule: Tiles.emit_kernel,
-    VendorSchedule: emit_vendor,
-    Int8Schedule: Tiles.emit_kernel,
-    AmxInt8Schedule: Tiles.emit_kernel,
-    Int8DotSchedule: Tiles.emit_kernel,
-}
-"""What emits the kernel of each schedule."""
-
-
 _TAKEN = paths.group(
     "cpu product",
-    (kernel.how for kernel in (*KERNELS, ByRowsSchedule)),
+    (kernel.how for kernel in kernels().values() if issubclass(kernel, GemmSchedule)),
     *("packed rhs", "packed by threads", "batch", "sums in steps of k"),
     needs={"vnni_bf16": "avx512bf16", "amx_bf16": "amx-bf16", "amx_bf16x3": "amx-bf16", "amx_int8": "amx-int8"},
 )
@@ -81,7 +60,11 @@ def emit_matmul(
         missing = _missing(problem, schedule)
         if missing is not None:
             raise ValueError(f"matmul kernel {schedule.kernel!r} needs {missing}")
-        KERNELS[type(schedule)](b, problem, schedule, *rest)
+        if isinstance(schedule, VendorSchedule):
+            emit_vendor(b, problem, schedule, *rest)
+        else:
+            assert isinstance(schedule, TileSchedule)
+            Tiles(b, problem, schedule, *rest).emit()
 
 
 def _missing(problem: MatmulProblem, schedule: GemmSchedule) -> str | None:

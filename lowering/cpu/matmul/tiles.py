@@ -56,8 +56,8 @@ _WRITTEN_OUT = 8
 
 def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ctx: KernelContext) -> None:
     """Emits what has to precede the blocks of products with a schedule of `share_lhs`."""
-    at = b.addi(ctx.scratch_offset, tiles_layout(problem, schedule)["cells"])
-    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(plan_of(schedule, problem).transposed))
+    cells = b.view(ctx.scratch, tiles_layout(problem, schedule)["cells"], 2, b.i64)
+    b.store(b.int_(-1, b.i64), cells, int(plan_of(schedule, problem).transposed))
 
 
 class Tiles:
@@ -96,25 +96,16 @@ class Tiles:
             self.left.cell = self.cell(0)
             self.left.and_then = lambda rows, depth: sum_rows(b, unit, self.left, rows, depth, self.over)
 
-    @classmethod
-    def emit_kernel(cls, *arguments: Any) -> None:
-        """Emits the kernel."""
-        cls(*arguments).emit()
-
-    def at(self, name: str) -> Index:
-        """Where an area begins in scratch, in bytes."""
-        return self.b.addi(self.ctx.scratch_offset, self.layout[name])
-
     def area(self, name: str, count: int, type_: ir.Type) -> ir.Value:
         """An area of scratch as `count` elements."""
-        return self.b.view(self.ctx.scratch, self.at(name), count, type_)
+        return self.b.view(self.ctx.scratch, self.layout[name], count, type_)
 
     # -- operands ----------------------------------------------------------------------------------
 
     def words(self, lines: Lines, side: str) -> Words:
         """How an operand is read."""
         if self.plan.parts > 1:
-            return FloatWords(self.b, lines, self.unit, Range(self.b, self.ctx.scratch, self.at(f"{side}_range")))
+            return FloatWords(self.b, lines, self.unit, Range(self.b, self.ctx.scratch, self.layout[f"{side}_range"]))
         return Words(self.b, lines, self.unit, side)
 
     def provider(self, side: str) -> Provider:

@@ -67,7 +67,7 @@ def emit_vendor(
 ) -> None:
     """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits`."""
     lay = vendor_layout(problem, s)
-    area = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], element_type(problem.sum_dtype))
+    area = b.view(ctx.scratch, 0, lay["elements"], element_type(problem.sum_dtype))
     scratch = Place(area, 0, lay["nc"])
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
