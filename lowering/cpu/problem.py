@@ -3,7 +3,7 @@
 
 """What the kernels of all named ops are given: sizes, types of sums, a thread's share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -38,6 +38,11 @@ class KernelContext:
     tid: Index
     nt: Index
     scratch: ir.Value
+
+    def share(self, b: Builder, total: Index, body: Callable[[Index], None]) -> None:
+        """body(i) for this thread's part of `total` units of work."""
+        low, high = b.split(self.tid, self.nt, total)
+        b.for_(low, high, 1, body)
 
 
 def element_type(name: str) -> ir.Type:

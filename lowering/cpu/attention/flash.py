@@ -115,8 +115,7 @@ class Attention(Softmax):
         if self.p.causal:  # later queries see more keys: deal the blocks out in turn
             b.for_(self.ctx.tid, total, self.ctx.nt, task)
         else:
-            lo, hi = b.split(self.ctx.tid, self.ctx.nt, total)
-            b.for_(lo, hi, 1, task)
+            self.ctx.share(b, total, task)
 
     def task(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
         """Emit one block of queries of one head; q0: its first query, rows: how many."""

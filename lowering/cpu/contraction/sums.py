@@ -110,8 +110,8 @@ def sum_products(
 ) -> list[Tile]:
     """The sums, in the order of `grid.tiles`, of the products of `steps` steps of k, and of `start` (None: zeros).
 
-    filled: zeros fill both operands up to a multiple of the unit's depth. unrolled: steps, whose number is known, are
-    written out. terms: those of `multiply_step`.
+    filled: zeros fill both operands up to a multiple of the unit's depth, as numbered registers need. unrolled: steps,
+    whose number is known, are written out. terms: those of `multiply_step`.
     """
 
     def step(k: Index, sums: Sequence[Tile]) -> list[Tile]:
@@ -148,18 +148,21 @@ def sum_products(
     def last() -> list[Tile]:
         return multiply_step(b, unit, grid, sums, left, right, whole, missing=b.subi(unit.depth, rest))
 
-    return _chosen(b, unit, grid, b.cmpi("sgt", rest, 0), last, lambda: sums)
+    types = [x.type for x in sums if isinstance(x, ir.Value)]
+    return [*b.if_(b.cmpi("sgt", rest, 0), last, lambda: sums, types)]
 
 
 def load_sums(
     b: Builder, unit: MatrixUnit, grid: Grid, place: Callable[[int, int], Place], is_first: Condition = False
 ) -> list[Tile]:
-    """The tiles of sums that lie at place(row of the grid, column); zeros where `is_first`."""
+    """The tiles of sums that lie at place(row of the grid, column), in numbered registers; zeros where `is_first`."""
 
-    def there() -> list[Tile]:
-        return [unit.load(b, n, place(r, v), "sums") for n, (r, v) in enumerate(grid.tiles)]
+    def there() -> None:
+        for n, (r, v) in enumerate(grid.tiles):
+            unit.load(b, n, place(r, v), "sums")
 
-    return _chosen(b, unit, grid, is_first, lambda: _zeros(b, unit, grid), there)
+    b.if_(is_first, lambda: _zeros(b, unit, grid) and None, there)
+    return [*range(len(grid.tiles))]
 
 
 def store_sums(
@@ -188,12 +191,3 @@ def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols:
 
 def _zeros(b: Builder, unit: MatrixUnit, grid: Grid) -> list[Tile]:
     return [unit.zero(b, n) for n in range(len(grid.tiles))]
-
-
-def _chosen(
-    b: Builder, unit: MatrixUnit, grid: Grid, condition: Condition, then: Callable[[], list[Tile]],
-    otherwise: Callable[[], list[Tile]],
-) -> list[Tile]:  # fmt: skip
-    """Tiles of sums of one of two branches; registers by number are the same in both."""
-    carried, count = unit.carried(b), len(grid.tiles)
-    return [*b.if_(condition, then, otherwise, [carried] * count if carried else [])] or [*range(count)]

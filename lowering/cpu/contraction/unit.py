@@ -73,12 +73,8 @@ class MatrixUnit:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether tiles are registers by number, not values."""
+        """Whether tiles are registers by number, not values that loops carry."""
         return True
-
-    def carried(self, b: Builder) -> ir.Type | None:
-        """The type of a tile of sums that loops carry; None: tiles are registers by number."""
-        return None
 
     def zero(self, b: Builder, register: int) -> Tile:
         """A tile of sums that are zero."""

@@ -36,10 +36,6 @@ class VectorUnit(MatrixUnit):
     rows: int = 1
     registers: int = 1 << 16
 
-    def carried(self, b: Builder) -> ir.VectorType:
-        """The vector of sums."""
-        return b.vec(self.width, self.element(b))
-
     def element(self, b: Builder) -> ir.Type:
         """The type of a sum."""
         return {"f32": b.f32, "f64": b.f64, "i32": b.i32}[self.sums]
@@ -51,12 +47,10 @@ class VectorUnit(MatrixUnit):
 
     def zero(self, b: Builder, register: int = 0) -> ir.Value:
         """Sums that are zero."""
-        return b.zero(self.carried(b))
+        return b.zero(b.vec(self.width, self.element(b)))
 
     def load(self, b: Builder, register: int, place: Place, side: str) -> Tile:
-        """Sums as they lie; operands as `multiply_accumulate` takes them."""
-        if side == "sums":
-            return b.vload(place.buffer, place.at, self.width)
+        """An operand as `multiply_accumulate` takes it."""
         if self.along_k:
             if place.missing != 0:  # lanes past the end are zero in both operands
                 place = place._replace(mask=b.mask_below(b.subi(self.depth, place.missing), self.depth))

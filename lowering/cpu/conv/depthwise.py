@@ -57,15 +57,13 @@ class Depthwise(RowKernel):
             self.packing.pack(self.operands.weight_offset, p.groups)
         spans = -(-p.groups // self.s.span)
         rows = row_count(b, p)
-        total = b.muli(b.muli(known(p.images), rows), spans)
-        low, high = b.split(self.ctx.tid, self.ctx.nt, total)
 
         def task(t: Index) -> None:
             line, span = b.divi(t, spans), b.remi(t, spans)
             first = b.muli(span, self.s.span)
             self.some(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
 
-        b.for_(low, high, 1, task)
+        self.ctx.share(b, b.muli(b.muli(known(p.images), rows), spans), task)
 
     def some(self, image: Index, row: Index, first: Index, last: Index) -> None:
         """Channels [first, last) of one row of the result."""
@@ -128,7 +126,6 @@ class Planar(ConvKernel):
         b, p = self.b, self.p
         rows = row_count(b, p)
         spans = b.ceildivi(rows, self.s.span)
-        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(b.muli(known(p.images), p.groups), spans))
 
         def task(t: Index) -> None:
             plane, part = b.divi(t, spans), b.remi(t, spans)
@@ -137,7 +134,7 @@ class Planar(ConvKernel):
             last = b.mini(b.addi(first, self.s.span), rows)
             b.for_(first, last, 1, lambda row: self.row(image, channel, row))
 
-        b.for_(low, high, 1, task)
+        self.ctx.share(b, b.muli(b.muli(known(p.images), p.groups), spans), task)
 
     def row(self, image: Index, channel: Index, row: Index) -> None:
         """Emit one row of one channel of the result."""

@@ -48,7 +48,6 @@ def for_each_block(
         height = b.mini(b.maxi(height, mr), mc)
         row_blocks = b.ceildivi(m, height)
     groups = b.muli(batches, row_blocks)
-    lo, hi = b.split(ctx.tid, ctx.nt, b.muli(groups, col_blocks))
 
     def block(task: Index) -> None:
         # Column blocks vary slowest inside a batch: consecutive tasks of a thread share the rhs block.
@@ -60,7 +59,7 @@ def for_each_block(
         cols = b.mini(b.subi(n, n0), width)
         body(unflatten(b, batch_index, problem.batch), m0, n0, rows, cols)
 
-    b.for_(lo, hi, 1, block)
+    ctx.share(b, b.muli(groups, col_blocks), block)
 
 
 def run_epilogue(
