@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""With which register tiles and blocks matrices are multiplied; tiles_schedule.py: floats by AMX, schedule.py: by what.
+"""With which register tiles and blocks matrices are multiplied; schedule.py: by what.
 
 Tiles fetch what comes next of a constant only where there are several below each other: one alone would wait for its
 own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rules.json.
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
     AmxInt8Schedule,
     BlockedSchedule,
     Int8Schedule,
@@ -20,23 +22,24 @@ from kiln.dialects.schedules.cpu import (
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.bf16 import LANES
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.amx import has_amx
+from kiln.lowering.cpu.contraction.amx import AMX_BF16, has_amx
 from kiln.lowering.cpu.contraction.integers import integer_unit
+from kiln.lowering.cpu.contraction.parts import PARTS
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.sizes import LINE, even_part, round_up
 
 __all__ = [
-    "amx_tile",
-    "block_rows",
     "blocked_schedule",
     "choose_integers",
     "choose_pairs",
     "choose_panels",
-    "is_large",
+    "choose_tiles",
+    "float_tiles_schedule",
+    "is_better_in_place",
     "panel_vectors",
-    "piece_steps",
     "stream_schedule",
 ]
 
@@ -224,6 +227,92 @@ def choose_pairs(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
         VnniBf16Schedule, problem, m, (mr, nv, LANES), rules.pairs_block, unit=2, near=True,
         pack_lhs=problem.lhs_strides[-1] != 1, pack_rhs=not (packed or in_place), packed=packed, fetch=fetch,
     )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------- bf16 and f32, by AMX
+
+
+def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxBf16Schedule | None:
+    """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
+    for it. `packed`: the rhs is a constant, packed by the compiler.
+    """
+    n, k, rules = problem.n, problem.k, isa.rules.tiles
+    if problem.dtype != "bf16" or not has_amx("bf16", isa) or m < rules.rows:
+        return None
+    if isinstance(n, int) and n < amx.ROWS or isinstance(k, int) and k < AMX_BF16.depth:
+        return None
+    few = m <= amx.ROWS
+    aligned = isinstance(k, int) and k % AMX_BF16.depth == 0
+    transposed = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
+    long = isinstance(k, int) and (few or rules.transposed_ratio * m <= k or _is_far(m, k, isa))
+    transposed = transposed and aligned and long
+    mr, nv = amx_tile(m, n)
+    kc = piece_steps(k, rules.packed_steps if isinstance(k, int) else rules.far_sum_steps, AMX_BF16.depth)
+    block = max(int(rules.block_share * isa.l2_bytes) // (2 * kc) // (2 * amx.ROWS), 2) * 2 * amx.ROWS
+    near = 2 * m * kc <= rules.near_share * isa.l2_bytes
+    nc, rows = rules.columns if near else min(rules.far_columns, block), isa.rules.products.block_rows
+    fetched = is_large(problem, isa) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
+    return AmxBf16Schedule(
+        mr=mr,
+        nv=nv,
+        width=LANES,
+        mc=min(block_rows(problem, m, m if isinstance(problem.m, int) else rows), block if transposed else rows),
+        nc=round_up(min(rules.columns if transposed else nc, n) if isinstance(n, int) else nc, nv * LANES),
+        kc=kc,
+        ks=kc if transposed or few else rules.sum_steps if near else rules.far_sum_steps,
+        pack_lhs=not (aligned and (transposed or problem.lhs_strides[-1] == 1)),
+        packed=packed,
+        transposed=transposed,
+        fetch=fetched,
+    )
+
+
+def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
+    """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
+    are far away, and long.
+    """
+    schedule = choose_tiles(problem, m, isa)
+    return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k, isa)
+
+
+def _is_far(m: int, k: int, isa: Isa) -> bool:
+    return k >= isa.rules.tiles.far_steps and m * k > isa.rules.tiles.near_share * isa.l2_bytes
+
+
+def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
+    """The schedule of a product of f32 for about m rows; None where the CPU has no AMX, where the product is too small,
+    or where there is no library for what parts of bf16 cannot hold.
+
+    AMX has a slow state on the machine where this was measured, so that rules take this kernel only where the user
+    allows it (`Isa.float_parts`).
+    """
+    n, k, rules = problem.n, problem.k, isa.rules.tiles
+    if problem.dtype != "f32" or problem.rhs_dtype is not None or not has_amx("bf16", isa):
+        return None
+    if problem.lhs_strides[-1] != 1 or 1 not in problem.rhs_strides[-2:]:
+        return None
+    transposed = problem.rhs_strides[-1] != 1
+    if not (isinstance(n, int) and isinstance(k, int)) or n < rules.float_columns or k < rules.float_steps:
+        return None
+    if m < (rules.float_transposed_rows if transposed else rules.float_rows):
+        return None
+    if not (vendor_gemm_available() and vendor_fits(problem)):
+        return None
+    blocks = -(-m // isa.rules.products.block_rows)
+    rows = round_up(-(-m // blocks), 2 * amx.ROWS)
+    most = max(1, int(rules.parts_share * isa.l2_bytes) // (2 * PARTS * rows * rules.split_steps)) * rules.split_steps
+    pieces = -(-k // most)
+    columns = rules.parts_columns if blocks == pieces == 1 else rules.far_parts_columns
+    return AmxBf16x3Schedule(
+        mr=2 * amx.ROWS,
+        nv=2,
+        width=LANES,
+        mc=rows,
+        nc=min(columns, round_up(n, 2 * LANES)),
+        kc=round_up(-(-k // pieces), AMX_BF16.depth),
+        ks=rules.split_steps,
+        transposed=transposed,
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- 8-bit integers

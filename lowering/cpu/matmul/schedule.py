@@ -6,7 +6,7 @@
 Few rows of a rhs [n, k] are dot products; more rows are register tiles, with the rhs in
 place or packed; many rows are blocks of the vendor's gemm, which compiles in a third of the time, where that uses the
 CPU's widest vectors (`Isa.library_bytes`; on AMD's processors MKL keeps to AVX2). With vectors of 64 bytes
-`choose_panels` comes first, for known sizes. blocks.py and tiles_schedule.py have the tiles and blocks, and
+`choose_panels` comes first, for known sizes. blocks.py has the tiles and blocks, and
 lowering/cpu/choices/products.toml the limits, with where they were measured.
 """
 
@@ -32,15 +32,13 @@ from kiln.lowering.cpu.matmul.blocks import (
     choose_integers,
     choose_pairs,
     choose_panels,
+    choose_tiles,
+    float_tiles_schedule,
+    is_better_in_place,
     stream_schedule,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
-from kiln.lowering.cpu.matmul.tiles_schedule import (
-    choose_tiles,
-    float_tiles_schedule,
-    is_better_in_place,
-)
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _ANY = 1 << 30

@@ -10,11 +10,17 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.schedules.cpu import ByRowsSchedule, GemmSchedule, PhasesSchedule, Split
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
+    ByRowsSchedule,
+    GemmSchedule,
+    PhasesSchedule,
+    Split,
+)
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import MatmulProblem
-from kiln.lowering.cpu.matmul.tiles_schedule import share_lhs
 from kiln.lowering.cpu.sizes import round_up
 from kiln.lowering.cpu.tile.phases import Phases, find_phases
 from kiln.lowering.cpu.tile.product import Product, find_product, plan_matmul, schedule_product, static_size
@@ -44,7 +50,7 @@ def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Ge
     if not phases.crossing:
         return PhasesSchedule(split=split, products=tuple(schedules))
     if len({x.lhs for x in products}) == 1:
-        schedules = share_lhs(schedules)
+        schedules = _share_lhs(schedules)
     mc, nc, nr = _block(problems, schedules)
     return PhasesSchedule(split=split, products=tuple(schedules), mc=mc, nc=nc, nr=nr)
 
@@ -90,6 +96,18 @@ def _block(problems: Sequence[MatmulProblem], schedules: Sequence[GemmSchedule])
     lanes = isa.target().vector_bytes // problems[0].sum_bytes
     unit = math.lcm(lanes, *(getattr(s, "nv", 1) * s.width for s in flat))  # panels begin at multiples of their width
     return max(rows, 1), round_up(max(columns, 1), unit), unit
+
+
+def _share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
+    """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
+    of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it.
+    """
+    first = schedules[0]
+    if not isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) or any(s != first for s in schedules):
+        return schedules
+    if isinstance(first, AmxBf16Schedule) and not first.transposed:
+        return schedules
+    return [replace(first, shared=True)] * len(schedules)
 
 
 def _kernels_of(schedule: GemmSchedule) -> list[Any]:

@@ -17,11 +17,10 @@ from kiln.dialects.schedules.cpu import (
     VendorSchedule,
 )
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul.blocks import blocked_schedule, stream_schedule
+from kiln.lowering.cpu.matmul.blocks import blocked_schedule, float_tiles_schedule, stream_schedule
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule
-from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 from kiln.lowering.cpu.sizes import round_up
 

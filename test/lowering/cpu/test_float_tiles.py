@@ -31,8 +31,8 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
+from kiln.lowering.cpu.matmul.blocks import float_tiles_schedule
 from kiln.lowering.cpu.matmul.tiles import Tiles
-from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
 

@@ -20,9 +20,9 @@ from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand, rationa
 from kiln.dialects.schedules.cpu import AmxBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.blocks import choose_tiles
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.plan import packed_strides
-from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles
 from kiln.lowering.cpu.tune.products import product_schedules
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
