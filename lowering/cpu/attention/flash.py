@@ -13,7 +13,7 @@ and values as words along what is summed (contraction/words.py). For units of bf
 the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch_mlir import ir
 
@@ -40,7 +40,7 @@ from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.partition import run_epilogue
 from kiln.lowering.cpu.matmul.problem import Epilogue
-from kiln.lowering.cpu.problem import KernelContext, Size, known, offset_of, unflatten
+from kiln.lowering.cpu.problem import KernelContext, known, offset_of, unflatten
 from kiln.lowering.cpu.sizes import LINE, apart, round_up
 
 __all__ = ["emit_attention"]
@@ -95,13 +95,8 @@ class Attention(Softmax):
 
     def emit(self) -> None:
         """Emit this thread's share: blocks of queries of one head, taken in turn."""
-        self.unit.begin(self.b)
-        self.tasks()
-        self.unit.end(self.b)
-
-    def tasks(self) -> None:
-        """Emit a loop over the blocks."""
         b, sizes = self.b, [*self.p.batch, self.p.heads]
+        self.unit.begin(b)
         blocks = b.ceildivi(self.queries, self.lay["rows"])
         total = blocks
         for size in sizes:
@@ -116,6 +111,7 @@ class Attention(Softmax):
             b.for_(self.ctx.tid, total, self.ctx.nt, task)
         else:
             self.ctx.share(b, total, task)
+        self.unit.end(b)
 
     def task(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
         """Emit one block of queries of one head; q0: its first query, rows: how many."""
@@ -127,7 +123,9 @@ class Attention(Softmax):
         k_at = offset_of(b, self.operands.k_offset, [*batch, kv_head], p.k_strides[:-2])
         v_at = offset_of(b, self.operands.v_offset, [*batch, kv_head], p.v_strides[:-2])
         padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
-        self.load_queries(q_at, rows, padded)
+        queries = Lines(self.operands.q, known(p.q_strides[-2]), known(p.q_strides[-1]))
+        pitch = self.q_row // self.per
+        self.pack(queries, q_at, rows, p.qk_size, lay["q"], pitch, turned=False, height=padded)  # repeats the last one
         zero, low = b.zero(self.vector), b.broadcast(self.low, self.width)
         b.for_(0, b.muli(padded, lay["v_padded"]), self.width, lambda i: self.store(zero, b.addi(lay["out"], i)))
 
@@ -156,11 +154,12 @@ class Attention(Softmax):
         b, p, lay = self.b, self.p, self.lay
         first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
         if not self.dot_scores:
-            self.load_columns("k", lay["keys"], self.operands.k, p.k_strides, first, count, p.qk_size)
+            keys = Lines(self.operands.k, known(p.k_strides[-2]), known(p.k_strides[-1]))
+            self.pack(keys, first, count, p.qk_size, lay["k"], lay["keys"], turned=True)
         values = b.addi(v_at, b.muli(k0, known(p.v_strides[-2])))
         if not self.v_in_place:
-            turned = p.v_strides[-1], p.v_strides[-2]
-            self.load_columns("v", lay["v_padded"], self.operands.v, turned, values, p.v_size, count)
+            columns = Lines(self.operands.v, known(p.v_strides[-1]), known(p.v_strides[-2]))
+            self.pack(columns, values, p.v_size, count, lay["v"], lay["v_padded"], turned=True)
 
         begin: Index = 0
         if p.causal:  # strips whose rows all come before the first key of the block see nothing of it
@@ -177,30 +176,19 @@ class Attention(Softmax):
 
         b.for_(begin, rows, self.mr, strip)
 
-    # -- packing -----------------------------------------------------------------------------------
-
-    def load_queries(self, at: Index, rows: Index, padded: Index) -> None:
-        """The block's queries to scratch; rows up to `padded` repeat the last one."""
-        b, p, pitch = self.b, self.p, self.q_row // self.per
+    def pack(
+        self, lines: Lines, start: Index, count: Index, depth: Index, to: int, pitch: int, *, turned: bool,
+        height: Index | None = None,
+    ) -> None:  # fmt: skip
+        """`count` lines of `depth` steps, from element `start` on, to scratch as words from `to` on: as rows of words
+        `pitch` apart, or (`turned`) as a row of one word of each for each word along what is summed.
+        """
 
         def place(_: int, i: Index) -> tuple[ir.Value, Index]:
-            return self.packed, b.addi(b.muli(i, pitch), self.lay["q"])
+            return self.packed, self.b.addi(self.b.muli(i, 1 if turned else pitch), to)
 
-        lines = Lines(self.operands.q, known(p.q_strides[-2]), known(p.q_strides[-1]))
-        pack(Words(b, lines, self.unit), at, rows, p.qk_size, place, pitch, turned=False, height=padded)
-
-    def load_columns(
-        self, area: str, row: int, buffer: ir.Value, strides: Sequence[Size], first: Index, columns: Index, depth: Index
-    ) -> None:
-        """Columns of a right operand, of `depth` steps, to an area of scratch: a row of one word of each, for each word
-        along what is summed. strides: from column to column, and along that.
-        """
-        lines = Lines(buffer, known(strides[-2]), known(strides[-1]))
-
-        def place(_: int, j: Index) -> tuple[ir.Value, Index]:
-            return self.packed, self.b.addi(j, self.lay[area])
-
-        pack(Words(self.b, lines, self.unit), first, columns, depth, place, row, turned=True)
+        words = Words(self.b, lines, self.unit)
+        pack(words, start, count, depth, place, pitch, turned=turned, height=height)
 
     # -- one strip of mr query rows ----------------------------------------------------------------
 
@@ -211,20 +199,21 @@ class Attention(Softmax):
         left = self.query_rows(i)
 
         def tile(j: Index, vectors: int) -> None:
-            def at(r: int, v: int) -> Place:
-                here = b.sum_(lay["p"], j, r * self.unit.rows * lay["p_stride"] + v * self.width)
-                return Place(self.scratch, here, lay["p_stride"])
-
             right = self.vectors(b.addi(lay["k"], j), lay["keys"])
             unit, grid = self.unit, self.grid(vectors)
             sums = sum_products(b, unit, grid, left, right, depth, unrolled=unit.is_numbered)
-            store_sums(b, unit, grid, sums, at)
+            store_sums(b, unit, grid, sums, self.sums(lay["p"], j, lay["p_stride"]))
 
         self.columns(lay["keys"], count, tile)
 
     def grid(self, vectors: int) -> Grid:
         """Tiles of sums of a strip, `vectors` of them beside each other."""
         return Grid(self.mr // self.unit.rows, vectors)
+
+    def sums(self, start: Index, j: Index, stride: int) -> Callable[[int, int], Place]:
+        """Where tiles of sums lie: from column j on, in rows `stride` apart, the first of which is at `start`."""
+        high, wide = self.unit.rows * stride, self.width
+        return lambda r, v: Place(self.scratch, self.b.sum_(start, j, r * high + v * wide), stride)
 
     def rows(self, start: Index, stride: int) -> Operand:
         """Rows in `words`, from `start` on, as left tiles; the next one `stride` elements on."""
@@ -283,10 +272,7 @@ class Attention(Softmax):
         left = self.rows(self.per * lay["p"], self.per * lay["p_stride"])
 
         def tile(j: Index, vectors: int) -> None:
-            def at(r: int, v: int) -> Place:
-                return Place(self.scratch, b.sum_(base, j, r * self.unit.rows * size + v * width), size)
-
-            unit, grid = self.unit, self.grid(vectors)
+            unit, grid, at = self.unit, self.grid(vectors), self.sums(base, j, size)
             right = self.vectors(b.addi(lay["v"], j), size)
             if self.v_in_place:
                 unit = float_unit("f32", width, pairs=self.pairs, in_rows=True)
