@@ -59,7 +59,7 @@ def block_columns(panel: int, most: int) -> int:
 
 
 def piece_steps(k: Size, most: int, unit: int = 1, near: bool = False) -> int:
-    """Steps of k of a piece, a multiple of `unit`: equal pieces of at most (near: of about) `most`."""
+    """Steps of k of a piece (or rows of one), a multiple of `unit`: equal pieces of at most (near: of about) `most`."""
     if not isinstance(k, int) or k <= 0:
         return round_up(most, unit)
     return round_up(-(-k // max(1, round(k / most) if near else -(-k // most))), unit)
@@ -298,18 +298,17 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
         return None
     if not (vendor_gemm_available() and vendor_fits(problem)):
         return None
-    blocks = -(-m // isa.rules.products.block_rows)
-    rows = round_up(-(-m // blocks), 2 * amx.ROWS)
+    most_rows = isa.rules.products.block_rows
+    rows = piece_steps(m, most_rows, 2 * amx.ROWS)
     most = max(1, int(rules.parts_share * isa.l2_bytes) // (2 * PARTS * rows * rules.split_steps)) * rules.split_steps
-    pieces = -(-k // most)
-    columns = rules.parts_columns if blocks == pieces == 1 else rules.far_parts_columns
+    columns = rules.parts_columns if m <= most_rows and k <= most else rules.far_parts_columns
     return AmxBf16x3Schedule(
         mr=2 * amx.ROWS,
         nv=2,
         width=LANES,
         mc=rows,
         nc=min(columns, round_up(n, 2 * LANES)),
-        kc=round_up(-(-k // pieces), AMX_BF16.depth),
+        kc=piece_steps(k, most, AMX_BF16.depth),
         ks=rules.split_steps,
         transposed=transposed,
     )

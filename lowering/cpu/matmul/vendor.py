@@ -55,20 +55,17 @@ def _fits(row: object, col: object, rows: object, cols: object) -> bool:
 
 
 def vendor_layout(problem: MatmulProblem, schedule: VendorSchedule) -> dict[str, int]:
-    """Block size and the scratch `elements` and `bytes` that an epilogue without a destination needs."""
-    unit = LINE // problem.sum_bytes
-    nc = round_up(schedule.nc, unit)
-    elements = round_up(schedule.mc * nc, unit)
-    return {"mc": schedule.mc, "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes}
+    """Columns `nc` of a row of sums in scratch, which an epilogue without a destination needs, and its `bytes`."""
+    nc = round_up(schedule.nc, LINE // problem.sum_bytes)
+    return {"nc": nc, "bytes": schedule.mc * nc * problem.sum_bytes}
 
 
 def emit_vendor(
     b: Builder, problem: MatmulProblem, s: VendorSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits`."""
-    lay = vendor_layout(problem, s)
-    area = b.view(ctx.scratch, 0, lay["elements"], element_type(problem.sum_dtype))
-    scratch = Place(area, 0, lay["nc"])
+    """Emits the kernel. Needs `vendor_fits`."""
+    nc = vendor_layout(problem, s)["nc"]
+    scratch = Place(b.view(ctx.scratch, 0, s.mc * nc, element_type(problem.sum_dtype)), 0, nc)
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         target, origin, size = epilogue.destination(b, batch), (m0, n0), (rows, cols)
@@ -77,7 +74,7 @@ def emit_vendor(
         if target is None or not epilogue.is_plain_store:
             run_epilogue(b, epilogue, batch, origin, size, sums, s.width)
 
-    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
+    for_each_block(b, problem, ctx, s.mc, nc, LINE // problem.sum_bytes, block, 8)
 
 
 def call_gemm(
