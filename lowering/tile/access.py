@@ -6,6 +6,7 @@
 The planner asks it which loops can be merged and which one should be the vector lane.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ class Access:
     """One load or store: element offset over loop dims, element size in bytes, loops that surround it, which it is.
 
     operand: position of the loaded operand among the body's tensors.
+    share: of the iterations, how many make it: those in bounds of a pad, or of a piece of a concatenation.
     """
 
     offset: ir.AffineExpr
@@ -34,6 +36,7 @@ class Access:
     loops: frozenset[int]
     stored: bool = False
     operand: int | None = None
+    share: float = 1.0
 
 
 @dataclass
@@ -54,8 +57,7 @@ class Loops:
 
     def count(self, position: int) -> int:
         """Trip count, or a guess for a dynamic one."""
-        extent = self.extents[position]
-        return extent.value if isinstance(extent, ir.AffineConstantExpr) else UNKNOWN_EXTENT
+        return _count(self.extents[position])
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Accesses:
     reduced: list[tuple[ir.Value, Indices]] = field(default_factory=list[tuple[ir.Value, Indices]])
     inner: set[int] = field(default_factory=set[int])
     _seen: set[tuple[ir.Value, Indices]] = field(default_factory=set[tuple[ir.Value, Indices]])
+    _share: float = 1.0
 
     def visit(self, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         """Record the accesses of `value` at `indices` inside the loops `around`."""
@@ -95,9 +98,15 @@ class Accesses:
         elif opdef(op).is_guarded:
             for e in indices:
                 self.opaque |= affine.dims_in(e)
-            for operand in op.operands:
-                if isinstance(operand.type, ir.RankedTensorType):
-                    self.visit(operand, indices, around)
+            pieces = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+            sizes = [math.prod(map(_count, self.body.dims(v))) for v in pieces]
+            whole, outer = max(math.prod(map(_count, self.body.dims(value))), *sizes, 1), self._share
+            if len(pieces) > 1:
+                whole = max(sum(sizes), 1)
+            for piece, size in zip(pieces, sizes, strict=True):
+                self._share = outer * size / whole
+                self.visit(piece, indices, around)
+            self._share = outer
 
     def store(self, layout: ir.AffineMap, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         """Record the store of a root."""
@@ -113,7 +122,7 @@ class Accesses:
         operand: int | None = None,
     ) -> None:
         offset = compose_one(layout, indices, self.loops)
-        self.found.append(Access(offset, element_bytes(type_), around, stored, operand))
+        self.found.append(Access(offset, element_bytes(type_), around, stored, operand, self._share))
 
     def visit_operands(self, op: ir.OpView, point: Sequence[ir.AffineExpr | None], around: frozenset[int]) -> None:
         """Record what one point of a `linalg.generic`'s iteration space reads."""
@@ -140,6 +149,10 @@ class Accesses:
                 around |= {fresh.position}
                 point[d] = fresh
         self.visit_operands(op, point, around)
+
+
+def _count(extent: ir.AffineExpr) -> int:
+    return extent.value if isinstance(extent, ir.AffineConstantExpr) else UNKNOWN_EXTENT
 
 
 def compose(m: ir.AffineMap, indices: Sequence[ir.AffineExpr | None], loops: Loops) -> Indices:

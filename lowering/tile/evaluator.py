@@ -22,7 +22,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.ir_builder import Condition, Index
 from kiln.lowering.tile.access import Indices, compose
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
-from kiln.lowering.tile.scopes import Guard, Scopes
+from kiln.lowering.tile.scopes import Guard, Range, Scopes
 
 __all__ = ["ANY", "Traversal"]
 
@@ -280,8 +280,10 @@ class Traversal(Scopes, ABC):
         """Numbers that ``expr`` is never below and never above, where they are known."""
         return None
 
-    def _guard(self, mask: Condition, indices: Indices, outer: Guard | None) -> Guard | None:
-        return outer if mask is True else Guard(mask, self.depth_of(indices, outer))
+    def _guard(self, mask: Condition, indices: Indices, ranges: Sequence[Range], outer: Guard | None) -> Guard | None:
+        if mask is True:
+            return outer
+        return Guard(mask, self.depth_of(indices, outer), (*(outer.ranges if outer else ()), *ranges))
 
     def _pad(self, op: ir.OpView, indices: Indices, guard: Guard | None) -> ir.Value:
         low = self.body.local_map(op, "low").results
@@ -289,13 +291,15 @@ class Traversal(Scopes, ABC):
         zero = ir.AffineConstantExpr.get(0)
         mask: Condition = guard.mask if guard else True
         sizes = self.body.dims(op.operands[0])
+        ranges: list[Range] = []
         for e, lo, hi, size in zip(indices, low, high, sizes, strict=True):
             if lo != zero or hi != zero:
-                mask = self.within(e, lo, self.loops.simplify(lo + size), mask)
+                ranges.append((e, lo, self.loops.simplify(lo + size)))
+                mask = self.within(*ranges[-1], mask)
         source = tuple(self.loops.simplify(e - lo) for e, lo in zip(indices, low, strict=True))
         if mask is False:
             return self.scalar(op.operands[1])
-        inner = self.eval(op.operands[0], source, self._guard(mask, indices, guard))
+        inner = self.eval(op.operands[0], source, self._guard(mask, indices, ranges, guard))
         return self.b.select(mask, inner, self.scalar(op.operands[1]))
 
     def _cat(self, op: ir.OpView, indices: Indices, guard: Guard | None) -> ir.Value:
@@ -316,7 +320,8 @@ class Traversal(Scopes, ABC):
             at = ir.AffineConstantExpr.get(0) if alone else self.loops.simplify(indices[dim] - first)
             source = tuple(at if i == dim else e for i, e in enumerate(indices))
             # The index of a piece of one element is in bounds wherever it stands: what pieces share is computed once.
-            inner = self.eval(piece, source, guard if alone else self._guard(mask, indices, guard))
+            behind = guard if alone else self._guard(mask, indices, [(indices[dim], first, stop)], guard)
+            inner = self.eval(piece, source, behind)
             result = inner if result is None else self.b.select(mask, inner, result)
         if result is None:  # below a guard that is never true
             result = self.fill(ir.RankedTensorType(op.results[0].type).element_type)

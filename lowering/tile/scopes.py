@@ -13,15 +13,22 @@ from kiln.dialects import affine
 from kiln.lowering.ir_builder import Condition, Index, IRBuilder
 from kiln.lowering.tile.access import Loops
 
-__all__ = ["Guard", "Scope", "Scopes"]
+__all__ = ["Guard", "Range", "Scope", "Scopes"]
+
+Range = tuple[ir.AffineExpr, ir.AffineExpr, ir.AffineExpr]
+"""An expression, its least value, and the first one above it."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Elements for which an index is in bounds (a pad, a piece of a concatenation); loads touch only these."""
+    """Elements for which an index is in bounds (a pad, a piece of a concatenation); loads touch only these.
+
+    ranges: what the mask says, as (expression, low, high): low <= expression < high in each.
+    """
 
     mask: Condition
     depth: int
+    ranges: tuple[Range, ...] = field(default=(), compare=False)
 
 
 @dataclass

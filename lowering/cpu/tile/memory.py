@@ -51,8 +51,7 @@ class Memory(Scopes):
         buffer = self.buffers[position]
         offset = compose_one(self.layouts[position], indices, self.loops)
         type_ = ir.RankedTensorType(self.body.tensors[position].type).element_type
-        # Behind a guard there may be nothing to bring.
-        staged = self.stage.load(self, position, offset) if self.stage is not None and guard is None else None
+        staged = self.stage.load(self, position, offset, guard) if self.stage is not None else None
         return self.boolean(staged if staged is not None else self.load_at(buffer, offset, guard), type_)
 
     def load_at(self, buffer: ir.Value, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value:
@@ -158,6 +157,8 @@ class Memory(Scopes):
         linear = lane.line(offset)
         if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
             b.vstore(value, buffer, self.index(linear[1]), lane.mask)
+            return
+        if self.stage is not None and self.stage.store(self, position, offset, value):
             return
         full = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
         mask = lane.mask if lane.mask is not None else b.constant(full, b.vec(lane.width, b.i1))

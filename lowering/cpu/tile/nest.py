@@ -44,8 +44,8 @@ class Nest:
 
     split_lane: threads share the lane's blocks instead of the iterations of `outer`.
     reductions: what the roots need reduced, inner ones first, at which index.
-    tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, where the
-        operand is transposed a tile at a time (stage.py); where reductions are rows, a dim of rows that is walked in
+    tile: (dim, tile dim): a dim that some operand or result is contiguous in, walked in tiles inside of the lane loop,
+        where it is transposed a tile at a time (stage.py); where reductions are rows, a dim of rows that is walked in
         blocks, for which an operand is transposed (row_stage.py).
     cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
     turns: a short dim that is written out inside of a block of lanes (turns.py).
@@ -89,7 +89,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     if merged.dims != dims:
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)
-    lane = planning.choose_lane(accesses, merged.dims, e.loops) if merged.dims else None
+    tiled = () if accesses.reduced else merged.dims
+    lanes = planning.choose_lanes(accesses, merged.dims, e.loops, tiled)
+    lane = lanes.dim
     turns = None
     if lane is not None and not accesses.reduced:
         turns = turning_dim(accesses, lane, merged.dims, e.loops)
@@ -103,8 +105,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     if uniform:
         along = accesses.inner if lane is None else accesses.inner | {lane}
         tile = _block(e, block_dim(accesses.found, outer, along, e.loops))
-    elif lane is not None and not accesses.reduced:
-        tile = _tile(e, accesses, outer, lane)
+    elif lanes.tile is not None:
+        lines = target().rules.loops.tile_lines
+        tile = lanes.tile, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[lanes.tile], lines)).position
     functions = lane is None and bool(accesses.reduced) and not inner and _wants_vectors(body, group)
     if functions:
         dim = function_dim(accesses, [d for d in outer if tile is None or d == tile[0]], e.loops)
@@ -112,7 +115,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         tile = tile or _block(e, dim)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
-    cut = None if tile is not None else choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
+    cut = None
+    if tile is None or not uniform:
+        cut = choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
     pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
     split = not uniform and _few_units(e, outer, pieces)
     return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns, functions)
@@ -138,7 +143,7 @@ def _split(
     again = merged_dims(groups, e.loops)
     found = Merged(again.dims, at(split[0], again.exprs, exprs))
     parts = _collect(e, group, found.exprs)
-    costs = [planning.lane_cost(a, m.dims, e.loops) for a, m in ((whole, merged), (parts, found))]
+    costs = [planning.choose_lanes(a, m.dims, e.loops, m.dims).cost for a, m in ((whole, merged), (parts, found))]
     is_cheaper = costs[1] <= costs[0]
     SPLIT("walked apart" if is_cheaper else "as one")
     return found if is_cheaper else merged
@@ -168,21 +173,6 @@ def _reductions(body: FusionBody, accesses: Accesses, dims: Sequence[int]) -> li
     """What the roots need reduced at indices over `dims`, inner ones first."""
     found = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= set(dims)]
     return sorted(found, key=lambda r: body.level(r[0]))
-
-
-def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tuple[int, int] | None:
-    """An outer dim that an operand is contiguous in while the lane strides over it, and a new dim for its tiles."""
-    one, lines = ir.AffineConstantExpr.get(1), target().rules.loops.tile_lines
-    for d in outer:
-        for a in accesses.found:
-            linear = affine.linear_coefficients(a.offset)
-            if linear is None or not {d, lane} <= linear[1].keys():
-                continue
-            if linear[1][d] != one or linear[1][lane] == one:
-                continue
-            if e.loops.count(d) > lines // 4:
-                return d, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[d], lines)).position
-    return None
 
 
 def _block(e: Evaluator, dim: int | None) -> tuple[int, int] | None:

@@ -205,6 +205,8 @@ class NestEmitter:
                 e.stage = None
 
         b.for_(first, b.mini(b.addi(first, size), extent), 1, body)
+        if isinstance(self.stage, Stage):
+            self.stage.flush(e)
         if reduced is not None:
             mask = b.mask_below(b.subi(extent, first), size)
             with e.inside({dim: first}), e.lanes(Lane(dim, size, mask)):

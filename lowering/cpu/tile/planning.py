@@ -3,7 +3,9 @@
 
 """Choices about loops: which dim to vectorise, how wide, and which loops of a reduction to merge."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -14,6 +16,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import INTERLEAVED
 from kiln.lowering.cpu.tile.lines import bent_line, lane_pattern, pieces
 from kiln.lowering.cpu.tile.row_stage import ROWS, Block, staged_block
+from kiln.lowering.cpu.tile.stage import stride_across
 from kiln.lowering.cpu.tile.turns import takes_turns
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
@@ -52,13 +55,13 @@ def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
 
 
 def access_cost(
-    offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16, stored: bool = False, turns: bool = False
+    offset: ir.AffineExpr, count: float, lane: int | None, width: int = 16, stored: bool = False, turns: bool = False
 ) -> float:
     """Relative cost of `count` elements loaded from `offset`, or stored there, vectorised along `lane`. turns: what
     lies between them is loaded or stored by the same block of lanes (turns.py).
     """
     if lane is None or lane not in affine.dims_in(offset):
-        return float(count)
+        return count
     linear = lane_coefficient(offset, lane, width)
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         return count / width
@@ -77,35 +80,41 @@ def access_cost(
     bend = bent_line(offset, lane, width, width) if linear is None and not stored else None
     if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
         return 3 * count / width  # two masked loads
-    # A gather costs about what its elements cost one by one, and it touches a cache line for each. What is loaded may
-    # be transposed in registers instead (stage.py); what is stored is scattered.
+    # A gather costs about what its elements cost one by one, and it touches a cache line for each.
     return count * (3.0 if stored else 1.5)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The dim along which vectors are (None: there are none), the one that is walked in tiles inside of it (stage.py),
+    and the relative cost of the accesses.
+    """
+
+    dim: int | None
+    tile: int | None
+    cost: float
 
 
 def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> int | None:
     """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
-    return _cheapest_lane(accesses, candidates, loops)[0]
+    return choose_lanes(accesses, candidates, loops).dim
 
 
-def lane_cost(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> float:
-    """Relative cost of the accesses along the lane that `choose_lane` takes."""
-    return _cheapest_lane(accesses, candidates, loops)[1]
-
-
-def _cheapest_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> tuple[int | None, float]:
+def choose_lanes(accesses: Accesses, candidates: Sequence[int], loops: Loops, tiles: Sequence[int] = ()) -> Lanes:
+    """The same, where one of the dims `tiles` may be walked in tiles."""
     options: list[int | None] = [*reversed(candidates), None]
-    scores: list[float] = []
+    found: list[Lanes] = []
     columns = {d for _, indices in accesses.reduced for x in indices for d in affine.dims_in(x)}
     for lane in options:
         total = 0.0
+        # What is saved by tiles of a dim. In no order: where two dims save the same, the outer one is taken.
+        saved = dict.fromkeys(_tile_dims(tiles, lane, loops), 0.0)
         blocks = [d for d in candidates if d in columns] if lane not in columns else []
         staged: set[Block] = set()
         for a in accesses.found:
             dims = affine.dims_in(a.offset)
             inner = dims & accesses.inner
-            count = 1
-            for d in dims:
-                count *= loops.count(d)
+            count = a.share * math.prod(map(loops.count, dims))
             if lane is not None and lane in dims:
                 lanes = max(1, min(16, loops.count(lane)))
                 turn = not accesses.reduced and any(takes_turns(a, lane, d, loops) for d in candidates)
@@ -115,6 +124,9 @@ def _cheapest_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) 
                     for d in a.loops - dims:
                         cost *= loops.count(d)
                     cost = _staged_cost(a, count, cost, blocks, [lane], loops, staged)
+                for d in saved:
+                    if stride_across(a.offset, d, lane) is not None:
+                        saved[d] += a.bytes * max(0.0, cost - _STAGED * count)
                 total += a.bytes * cost
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
@@ -122,14 +134,21 @@ def _cheapest_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) 
                 total += a.bytes * _staged_cost(a, count, cost, blocks, inner, loops, staged)
             else:
                 total += a.bytes * count / (max(1, min(16, loops.count(lane))) if lane is not None else 1)
-        scores.append(total)
-    best = min(range(len(options)), key=lambda i: scores[i])
-    return options[best], scores[best]
+        tile = max(saved, key=lambda d: saved[d], default=None)
+        gain = saved[tile] if tile is not None else 0.0
+        found.append(Lanes(lane, tile if gain > 0 else None, total - gain))
+    return min(found, key=lambda lanes: lanes.cost)
+
+
+def _tile_dims(dims: Sequence[int], lane: int | None, loops: Loops) -> list[int]:
+    """Those of `dims` that are long enough to be walked in tiles inside of a loop over the lanes."""
+    least = isa.target().rules.loops.tile_lines // 4
+    return [d for d in dims if lane is not None and d != lane and loops.count(d) > least]
 
 
 def _staged_cost(
     access: Access,
-    count: int,
+    count: float,
     cost: float,
     blocks: Sequence[int],
     along: Iterable[int],

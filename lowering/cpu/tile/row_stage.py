@@ -21,6 +21,7 @@ from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile.stage import square
 from kiln.lowering.cpu.transpose import transpose_registers
 from kiln.lowering.tile.access import Access, Loops, element_bytes
+from kiln.lowering.tile.scopes import Guard
 
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.memory import Memory
@@ -92,10 +93,10 @@ class RowStage:
         """Whether any operand was transposed."""
         return bool(self._places)
 
-    def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
+    def load(self, e: "Memory", position: int, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value | None:
         """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they lie otherwise."""
         lane = e.lane
-        if lane.dim is None or lane.width == 1:
+        if lane.dim is None or lane.width == 1 or guard is not None:
             return None
         access = Access(offset, element_bytes(e.body.tensors[position].type), frozenset(), operand=position)
         block = staged_block(access, self.dim, lane.dim, self.outer, e.loops)
@@ -109,6 +110,10 @@ class RowStage:
         row = b.subi(e.values[self.dim], b.muli(e.values[self.tile], self.size))
         at = b.addi(b.muli(row, _pitch(block.extent)), e.values[lane.dim])
         return b.vload(memo[block], at, lane.width, lane.mask)
+
+    def store(self, e: "Memory", position: int, offset: ir.AffineExpr, value: ir.Value) -> bool:
+        """Results of rows are stored as they lie."""
+        return False
 
     def _bring(self, e: "Memory", block: Block) -> ir.Value:
         """Transposes an operand's part of a block: element i of row r is at r * pitch + i of the memref returned."""

@@ -91,6 +91,53 @@ func.func @transposed(%x: tensor<256x96xf32>) -> tensor<96x256xf32> {
 
 // -----
 
+// A result in another order than both operands is kept in scratch memory, and transposed in registers behind the tile's
+// loop: no element is scattered.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: %[[TILE:.*]] = arith.muli %{{.*}}, %c64
+// CHECK-NOT: scatter
+// CHECK: %[[KEPT:.*]] = memref.view %arg3
+// CHECK: scf.for
+// CHECK: vector.load %arg0
+// CHECK: vector.load %arg1
+// CHECK: vector.store %{{.*}}, %[[KEPT]]
+// CHECK: scf.for
+// CHECK: vector.load %[[KEPT]]
+// CHECK: vector.shuffle
+// CHECK: vector.store %{{.*}}, %arg2
+// CHECK-NOT: scatter
+// CHECK: return
+func.func @stored_across(%x: tensor<256x128xf32>, %y: tensor<256x128xf32>) -> tensor<128x256xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (128, 256)>} : () -> tensor<128x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d1, d0)>, affine_map<(d0, d1) -> (d1, d0)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<256x128xf32>, tensor<256x128xf32>) outs(%e : tensor<128x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<128x256xf32>
+  return %r : tensor<128x256xf32>
+}
+
+// -----
+
+// Of a transposed piece of a concatenation, what is in bounds of a tile is brought.
+
+// CHECK-LABEL: func.func @cat
+// CHECK-NOT: gather
+// CHECK: scf.if
+// CHECK: vector.load %arg0
+// CHECK: vector.shuffle
+// CHECK-NOT: gather
+// CHECK: return
+func.func @pieces(%x: tensor<256x100xf32>, %y: tensor<256x156xf32>) -> tensor<256x256xf32> {
+  %t = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (100, 256)>} : (tensor<256x100xf32>) -> tensor<100x256xf32>
+  %u = "kiln.view"(%y) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (156, 256)>} : (tensor<256x156xf32>) -> tensor<156x256xf32>
+  %r = "kiln.cat"(%t, %u) {dim = 0 : i64, shape = affine_map<() -> (256, 256)>} : (tensor<100x256xf32>, tensor<156x256xf32>) -> tensor<256x256xf32>
+  return %r : tensor<256x256xf32>
+}
+
+// -----
+
 // The row of an embedding is a line in memory: its index is read once, its elements are loaded as vectors.
 
 // CHECK-LABEL: func.func @generic

@@ -6,6 +6,7 @@
 import pytest
 import torch
 
+from kiln.lowering import paths
 from kiln.lowering.cpu.isa import LEVELS, host
 from kiln.lowering.cpu.transpose import shuffle_squares
 
@@ -75,10 +76,55 @@ def test_dynamic_sizes(shape):
     _same(lambda x: x.mT.contiguous() + 1, torch.randn(shape), threads=2, dynamic=True)
 
 
-def test_pads_and_pieces_are_not_brought():
-    """Behind their edges there is no memory."""
-    x, y = torch.randn(1, 40, 66), torch.randn(1, 66, 40)
-    _same(lambda x, y: torch.cat([torch.nn.functional.pad(x, (3, 2)).mT, y], 1).contiguous(), x, y)
+PIECES = {
+    "side by side": lambda x, y: torch.cat([x.mT, y.mT], -1) * 2,
+    "one above the other": lambda x, y: torch.cat([x.mT, y[:, : x.shape[1]].mT], -2),
+    "plain and transposed": lambda x, y: torch.cat([y[..., :20], x.mT[..., :20], y[..., :20] * 2], 1),
+    "pads": lambda x, y: torch.nn.functional.pad(x.mT, (3, 2, 1, 5), value=3.0).contiguous(),
+    "pads of pieces": lambda x, y: torch.nn.functional.pad(torch.cat([x.mT, y.mT], 2), (1, 0, 4, 0)) - 1,
+    "pieces of pads": lambda x, y: torch.cat([torch.nn.functional.pad(x, (3, 2)).mT, x.mT], 1).contiguous(),
+    "one for all": lambda x, y: torch.cat([x.mT[:1].expand(3, -1, -1), x[:2].mT]).contiguous(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_and_pads(name, dtype):
+    """Behind their edges there is no memory: what is brought ends there."""
+    for rows, columns in ((64, 64), (40, 66), (33, 130), (129, 20)):
+        torch._dynamo.reset()
+        x, y = _random((3, rows, columns), dtype), _random((3, rows + 31, columns), dtype)
+        paths.reset()
+        _same(PIECES[name], x, y, threads=2)
+        if name in ("side by side", "pads"):
+            assert any(paths.taken().get(f"cpu transposed tiles: {kind}") for kind in ("loaded", "loaded in bounds"))
+
+
+@pytest.mark.parametrize("name", ["side by side", "one above the other", "pads"])
+def test_pieces_of_dynamic_sizes(name):
+    for rows, columns in ((64, 64), (40, 66), (33, 130)):
+        torch._dynamo.reset()
+        _same(PIECES[name], torch.randn(3, rows, columns), torch.randn(3, rows + 31, columns), threads=2, dynamic=True)
+
+
+@pytest.mark.parametrize("dtype", _DTYPES)
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (17, 200), (130, 31), (65, 50)])
+def test_results_in_two_orders(dtype, rows, columns):
+    """A result that lanes stride over goes through scratch memory, too; no neighbour of it is written."""
+
+    def both(x, y):
+        largest = torch.where(x > y, x, y)
+        return largest, largest.mT.contiguous(), largest.mT.contiguous() == y.mT
+
+    x, y = _random((2, rows, columns), dtype), _random((2, rows, columns), dtype)
+    paths.reset()
+    for threads in (1, 2, 3):
+        torch._dynamo.reset()
+        torch.set_num_threads(threads)
+        options = {"fallback": False, "cache": False}
+        found = torch.compile(both, backend="kiln", fullgraph=True, options=options)(x, y)
+        assert all(torch.equal(a, b) for a, b in zip(found, both(x, y), strict=True))
+    assert paths.taken()["cpu transposed tiles: stored"]
 
 
 def test_channels_last():
