@@ -42,7 +42,7 @@ class Nest:
     - no reduction, or the lane indexes reductions (columns): lane, then `inner`;
     - the reductions run along the lane (rows): `inner`, then lane.
 
-    split_lane: threads share the lane's blocks instead of the iterations of `outer`.
+    split_lane: threads share blocks of lanes of all iterations of `outer`, instead of these.
     reductions: what the roots need reduced, inner ones first, at which index.
     tile: (dim, tile dim): a dim that some operand or result is contiguous in, walked in tiles inside of the lane loop,
         where it is transposed a tile at a time (stage.py); where reductions are rows, a dim of rows that is walked in
@@ -184,7 +184,7 @@ def _block(e: Evaluator, dim: int | None) -> tuple[int, int] | None:
 
 def _few_units(e: Evaluator, outer: list[int], pieces: int) -> bool:
     """Whether the outer loops are known to have too few iterations to share, in all or in each of their pieces; then
-    the loop of vectors is split instead.
+    the loop of vectors is split as well.
     """
     units, rules = 1, target().rules.loops
     for d in outer:

@@ -37,9 +37,12 @@ class NestEmitter:
 
     def __init__(self, e: Evaluator, nest: Nest, tid: Index, nt: Index):
         self.e, self.nest, self.tid, self.nt = e, nest, tid, nt
-        self.levels: list[tuple[str, list[int]]] = [("outer", nest.outer)]
+        shared = _shared_dims(e, nest)
+        self.levels: list[tuple[str, list[int]]] = [("outer", shared)]
         lane = [("lane", [nest.lane])] if nest.lane is not None else []
         inner = [("inner", nest.inner)] if nest.inner else []
+        if len(shared) < len(nest.outer):
+            self.levels.append(("inner", [d for d in nest.outer if d not in shared]))
         self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
         self.stage: Stage | RowStage | None = None
         if nest.tile is not None and nest.reductions:
@@ -49,6 +52,7 @@ class NestEmitter:
             self.levels.append(("tile", [nest.tile[0]]))
             self.stage = Stage(*nest.tile, target().rules.loops.tile_lines)
         self.width = 1
+        self.share: tuple[Index, Index] = 0, 0  # blocks of lanes of this thread, where threads share them
         self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
         if nest.lane is not None:
             cost = max(e.body.element_cost(root.value) for root in nest.roots)
@@ -111,23 +115,23 @@ class NestEmitter:
                 self._once(root, level, lambda root=root: self._store_root(root))
 
     def _once(self, root: Root, level: int, store: Callable[[], None]) -> None:
-        """`store` by one thread: those that share the lane's blocks all run what is outside of the lane's loop, and of
-        a result that takes its operand's memory the second thread would read what the first has written.
-
-        Within the loop that is the thread with the first block, which need not be the first one.
+        """`store` by one thread, that with the first block of lanes: those that share blocks all run what is outside of
+        the lane's loop, and of a result that takes its operand's memory the second thread would read what the first has
+        written.
         """
         lane = self.nest.lane
         if not self.nest.split_lane or lane is None or any(lane in affine.dims_in(x) for x in root.indices):
             store()
             return
         is_within = level > self.levels.index(("lane", [lane]))
-        number = self.e.values[lane] if is_within else self.tid
+        b, (low, high) = self.e.b, self.share
 
         def alone() -> None:
             with self.e.inside({}):
                 store()
 
-        self.e.b.if_(self.e.b.cmpi("eq", number, 0), alone)
+        is_first = b.cmpi("eq", self.e.values[lane] if is_within else low, 0)
+        b.if_(is_first if is_within else b.andc(is_first, b.cmpi("slt", low, high)), alone)
 
     def _store_root(self, root: Root) -> None:
         e, turns = self.e, self.nest.turns
@@ -150,9 +154,6 @@ class NestEmitter:
 
     def _outer(self, dims: list[int], k: int) -> None:
         e, b = self.e, self.e.b
-        if self.nest.split_lane and self.nest.lane is not None:
-            self._sequential(dims, lambda: self._level(k + 1))
-            return
         cut, pieces = self.nest.cut, [(0, e.loops.extents[dims[0]] if dims else ir.AffineConstantExpr.get(1))]
         if cut is not None and cut[0] in dims:
             dims = [cut[0], *(d for d in dims if d != cut[0])]
@@ -167,7 +168,31 @@ class NestEmitter:
                         e.values[dims[0]] = b.addi(e.values[dims[0]], first)
                     self._level(k + 1)
 
-            b.for_(*b.split(self.tid, self.nt, e.index(units)), 1, unit)
+            if self.nest.split_lane and self.nest.lane is not None:
+                self._split_lanes(e.index(units), unit)
+            else:
+                b.for_(*b.split(self.tid, self.nt, e.index(units)), 1, unit)
+
+    def _split_lanes(self, units: Index, unit: Callable[[Index], None]) -> None:
+        """Threads get equal shares of the blocks of lanes of all units; the first and the last unit may be shared."""
+        e, b = self.e, self.e.b
+        assert self.nest.lane is not None
+        blocks = b.ceildivi(e.index(e.loops.extents[self.nest.lane]), self.width)
+        low, high = b.split(self.tid, self.nt, b.muli(units, blocks))
+        if blocks == 1:
+            self.share = 0, 1
+            b.for_(low, high, 1, unit)
+            return
+
+        def part(i: Index) -> None:
+            before = b.muli(i, blocks)
+            self.share = b.maxi(b.subi(low, before), 0), b.mini(b.subi(high, before), blocks)
+            unit(i)
+
+        if units == 1:
+            part(0)
+        else:
+            b.for_(b.divi(low, blocks), b.ceildivi(high, blocks), 1, part)
 
     def _sequential(self, dims: Sequence[int], leaf: Callable[[], None]) -> None:
         if not dims:
@@ -222,10 +247,10 @@ class NestEmitter:
         upper: Index = whole
         rest = b.cmpi("slt", whole, extent)
         if self.nest.split_lane:
-            blocks = b.ceildivi(extent, width)
-            lo, hi = b.split(self.tid, self.nt, blocks)
-            lower, upper = b.muli(lo, width), b.mini(b.muli(hi, width), whole)
-            rest = b.andc(rest, b.andc(b.cmpi("eq", hi, blocks), b.cmpi("slt", lo, hi)))
+            low, high = self.share
+            lower, upper = b.muli(low, width), b.mini(b.muli(high, width), whole)
+            is_last = b.cmpi("eq", high, b.ceildivi(extent, width))
+            rest = b.andc(rest, b.andc(is_last, b.cmpi("slt", low, high)))
 
         def block(i: Index, mask: ir.Value | None = None, width: int = width) -> None:
             with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
@@ -251,6 +276,25 @@ class NestEmitter:
             b.if_(b.cmpi("slt", last, extent), lambda: block(last, b.mask_below(left, narrow), narrow))
 
         b.if_(rest, behind)
+
+
+def _shared_dims(e: Evaluator, nest: Nest) -> list[int]:
+    """The outer loops that threads share as one, which takes divisions in each iteration: as many as have enough
+    iterations, the one that is cut among them.
+    """
+    if nest.reductions:
+        return nest.outer
+    cut = [nest.cut[0]] if nest.cut is not None and nest.cut[0] in nest.outer else []
+    shared: list[int] = []
+    units, enough = 1, target().rules.loops.parallel_units
+    if cut and nest.cut is not None:
+        enough *= len(nest.cut[1]) - 1
+    for d in [*cut, *(d for d in nest.outer if d not in cut)]:
+        if units >= enough:
+            break
+        shared.append(d)
+        units *= affine.constant_of(e.loops.extents[d]) or 1
+    return [d for d in nest.outer if d in shared]
 
 
 def _bytes(e: Evaluator) -> int:

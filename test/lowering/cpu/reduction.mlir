@@ -42,19 +42,19 @@ func.func @softmax(%x: tensor<128x100xf32>) -> tensor<128x100xf32> {
 // CHECK: arith.addf %[[TOTAL]], %[[PART]]
 // CHECK-NOT: vector.reduction
 // CHECK: vector.store %[[SUM]], %arg1[%[[COLUMN]]]
-func.func @columns(%x: tensor<300x64xf32>) -> tensor<64xf32> {
+func.func @columns(%x: tensor<300x256xf32>) -> tensor<256xf32> {
   %zero = arith.constant 0.0 : f32
-  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
-  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<64xf32>) {
+  %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<256xf32>) {
   ^bb0(%o: f32):
     linalg.yield %zero : f32
-  } -> tensor<64xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<300x64xf32>) outs(%i : tensor<64xf32>) {
+  } -> tensor<256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<300x256xf32>) outs(%i : tensor<256xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.addf %o, %a : f32
     linalg.yield %0 : f32
-  } -> tensor<64xf32>
-  return %r : tensor<64xf32>
+  } -> tensor<256xf32>
+  return %r : tensor<256xf32>
 }
 
 // -----

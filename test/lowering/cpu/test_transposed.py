@@ -127,6 +127,14 @@ def test_results_in_two_orders(dtype, rows, columns):
     assert paths.taken()["cpu transposed tiles: stored"]
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_blocks_of_all_units_are_shared(threads):
+    """Few units of few blocks: threads have parts of units."""
+    x = torch.randn(5, 192, 49)
+    _same(lambda x: (x.mT + 1).contiguous(), x, threads=threads)
+    _same(lambda x: x * x[:, :1], torch.randn(5, 3, 300)[:, :, :290], threads=threads)
+
+
 def test_channels_last():
     x = torch.randn(2, 48, 9, 11)
     _same(lambda x: (x * 2).contiguous(memory_format=torch.channels_last), x)
