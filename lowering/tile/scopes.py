@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Where code goes and what an index is there: the open loops of a kernel under construction, and index expressions."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,11 +81,15 @@ class Scopes:
         outer.anchor = saved
 
     @contextmanager
-    def inside_flat(self, position: Index, dims: Sequence[int]) -> Generator[None, None, None]:
-        """The body of a loop that goes through the space of all `dims` at once, at a row-major position in it."""
+    def inside_flat(
+        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[int, int]] | None = None
+    ) -> Generator[None, None, None]:
+        """The body of a loop that goes through the space of all `dims` at once, at a row-major position in it. Of dims
+        in `pieces`, it goes from the first number to the second.
+        """
         # The scope comes first: extents that are computed belong before the loop.
         with self.inside(dict.fromkeys(dims, 0)):
-            self.values.update(self.unflatten(position, dims))
+            self.values.update(self.unflatten(position, dims, pieces))
             yield
 
     @contextmanager
@@ -117,15 +121,18 @@ class Scopes:
 
     # -- indices ---------------------------------------------------------------------------------------------
 
-    def unflatten(self, position: Index, dims: Sequence[int]) -> dict[int, Index]:
-        """Values of `dims` at a row-major position in their space."""
+    def unflatten(
+        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[int, int]] | None = None
+    ) -> dict[int, Index]:
+        """Values of `dims` at a row-major position in their space, in `pieces` of them as above."""
+        pieces = pieces or {}
         values: dict[int, Index] = {}
         for d in reversed(dims[1:]):
-            extent = self.index(self.loops.extents[d])
+            extent = pieces[d][1] - pieces[d][0] if d in pieces else self.index(self.loops.extents[d])
             values[d], position = self.b.remi(position, extent), self.b.divi(position, extent)
         if dims:
             values[dims[0]] = position
-        return values
+        return {d: self.b.addi(x, pieces[d][0]) if d in pieces else x for d, x in values.items()}
 
     def index(self, expr: ir.AffineExpr) -> Index:
         """An index expression over loop dims, each at the value that its loop gives it."""

@@ -20,7 +20,7 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.access import Indices, compose
 from kiln.lowering.tile.body import indexing_maps, invert, output_map
 
-__all__ = ["Cut", "choose_cut", "lane_borders"]
+__all__ = ["Cut", "choose_cut", "choose_cuts", "lane_borders"]
 
 MOST_PIECES = 256
 """Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
@@ -123,9 +123,13 @@ class _Reach:
         node.reads.append((self.node(value, tuple(inner)), self.guards, ranges))
 
 
-def _code(nodes: Iterable[_Node], dim: int = -1, low: int = 0, high: int = 0) -> int:
-    """Ops of the code for some values; of a piece of the loop over `dim`, if one is given. What lies behind a guard is
-    code apart from that behind others.
+Box = dict[int, tuple[int, int]]
+"""Ranges of loop dims."""
+
+
+def _code(nodes: Iterable[_Node], box: Box) -> int:
+    """Ops of the code for some values in a piece of the loops. What lies behind a guard is code apart from that behind
+    others.
     """
     seen = {(node, 0) for node in nodes}
     work, total = list(seen), 0
@@ -133,10 +137,11 @@ def _code(nodes: Iterable[_Node], dim: int = -1, low: int = 0, high: int = 0) ->
         node, scope = work.pop()
         total += node.weight
         for read, guard, ranges in node.reads:
-            start, stop = ranges.get(dim, (low, high))
-            if guard and dim in ranges and (stop <= low or start >= high):
+            known = [(ranges[d], box[d]) for d in ranges.keys() & box.keys()]
+            if guard and any(stop <= low or start >= high for (start, stop), (low, high) in known):
                 continue
-            always = not guard or (ranges.keys() == {dim} and start <= low and high <= stop)
+            is_inside = all(start <= low and high <= stop for (start, stop), (low, high) in known)
+            always = not guard or (bool(ranges) and len(known) == len(ranges) and is_inside)
             key = read, scope if always else hash((scope, guard))
             if not always:
                 total += GUARD
@@ -146,35 +151,63 @@ def _code(nodes: Iterable[_Node], dim: int = -1, low: int = 0, high: int = 0) ->
     return total
 
 
+def choose_cuts(
+    e: Evaluator,
+    values: Sequence[tuple[ir.Value, Indices]],
+    points: Sequence[tuple[ir.OpView, Sequence[ir.AffineExpr | None]]],
+    dims: Sequence[int],
+) -> list[Cut]:
+    """Those of `dims` whose loops are cut, the one with the least code first; `values` at indices, and ops at points,
+    are computed in them.
+    """
+    if not any(opdef(op).is_guarded for op in e.body.operations):
+        return []
+    reach = _Reach(e)
+    nodes = [reach.node(value, indices) for value, indices in values]
+    nodes += [node for op, point in points for node in reach.operands(op, point)]
+    most = MORE_CODE * _code(nodes, {})
+    cuts: list[Cut] = []
+    boxes: list[Box] = [{}]
+    while True:
+        found: list[tuple[int, Cut]] = []
+        for d in dims:
+            extent = affine.constant_of(e.loops.extents[d])
+            if extent is None or d not in reach.borders or any(d == cut[0] for cut in cuts):
+                continue
+            borders = sorted({0, extent, *(x for x in reach.borders[d] if 0 < x < extent)})
+            if not 3 <= len(borders) <= MOST_PIECES // len(boxes) + 1:
+                continue
+            code = _code_of_all(nodes, _cut_boxes(boxes, (d, borders)), most)
+            if code is not None:
+                found.append((code, (d, borders)))
+        if not found:
+            return cuts
+        cuts.append(min(found)[1])
+        boxes = _cut_boxes(boxes, cuts[-1])
+
+
 def choose_cut(
     e: Evaluator,
     values: Sequence[tuple[ir.Value, Indices]],
     points: Sequence[tuple[ir.OpView, Sequence[ir.AffineExpr | None]]],
     dims: Sequence[int],
 ) -> Cut | None:
-    """The one of `dims` whose loop is cut, if any; `values` at indices, and ops at points, are computed in it."""
-    if not any(opdef(op).is_guarded for op in e.body.operations):
-        return None
-    reach = _Reach(e)
-    nodes = [reach.node(value, indices) for value, indices in values]
-    nodes += [node for op, point in points for node in reach.operands(op, point)]
-    found: list[tuple[int, Cut]] = []
-    whole = _code(nodes)
-    for d in dims:
-        extent = affine.constant_of(e.loops.extents[d])
-        if extent is None or d not in reach.borders:
-            continue
-        borders = sorted({0, extent, *(x for x in reach.borders[d] if 0 < x < extent)})
-        if not 3 <= len(borders) <= MOST_PIECES + 1:
-            continue
-        code = 0
-        for low, high in pairwise(borders):
-            code += _code(nodes, d, low, high)
-            if code > MORE_CODE * whole:
-                break
-        else:
-            found.append((code, (d, borders)))
-    return min(found)[1] if found else None
+    """The first of `choose_cuts`, if any."""
+    return next(iter(choose_cuts(e, values, points, dims)), None)
+
+
+def _cut_boxes(boxes: Sequence[Box], cut: Cut) -> list[Box]:
+    return [{**box, cut[0]: piece} for box in boxes for piece in pairwise(cut[1])]
+
+
+def _code_of_all(nodes: Sequence[_Node], boxes: Iterable[Box], most: float) -> int | None:
+    """Ops of the code for all `boxes`; None where it is more than `most`."""
+    code = 0
+    for box in boxes:
+        code += _code(nodes, box)
+        if code > most:
+            return None
+    return code
 
 
 def lane_borders(e: Evaluator, values: Sequence[tuple[ir.Value, Indices]], lane: int, width: int) -> list[int]:

@@ -15,7 +15,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cuts
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.row_functions import cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
@@ -47,7 +47,7 @@ class Nest:
     tile: (dim, tile dim): a dim that some operand or result is contiguous in, walked in tiles inside of the lane loop,
         where it is transposed a tile at a time (stage.py); where reductions are rows, a dim of rows that is walked in
         blocks, for which an operand is transposed (row_stage.py).
-    cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
+    cuts: dims of `outer` or `inner` whose loops are one for each piece (cuts.py).
     turns: a short dim that is written out inside of a block of lanes (turns.py).
     functions: what is computed from reductions of a block of rows is computed in vectors (row_functions.py).
     """
@@ -60,7 +60,7 @@ class Nest:
     split_lane: bool
     reductions: list[tuple[ir.Value, Indices]]
     tile: tuple[int, int] | None = None
-    cut: Cut | None = None
+    cuts: Sequence[Cut] = ()
     turns: int | None = None
     functions: bool = False
 
@@ -115,12 +115,12 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         tile = tile or _block(e, dim)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
-    cut = None
+    cuts: list[Cut] = []
     if tile is None or not uniform:
-        cut = choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
-    pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
+        cuts = choose_cuts(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
+    pieces = next((len(borders) - 1 for d, borders in cuts if d in outer), 1)
     split = not uniform and _few_units(e, outer, pieces)
-    return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns, functions)
+    return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cuts, turns, functions)
 
 
 def _split(

@@ -78,7 +78,7 @@ class NestEmitter:
             ("functions of rows", self.nest.functions),
             ("lanes among threads", self.nest.split_lane),
             ("functions of rows", self.nest.functions),
-            ("cut at concatenations", self.nest.cut is not None),
+            ("cut at concatenations", bool(self.nest.cuts)),
             ("turns written out", self.nest.turns is not None),
         ):
             if is_so:
@@ -154,18 +154,16 @@ class NestEmitter:
 
     def _outer(self, dims: list[int], k: int) -> None:
         e, b = self.e, self.e.b
-        cut, pieces = self.nest.cut, [(0, e.loops.extents[dims[0]] if dims else ir.AffineConstantExpr.get(1))]
-        if cut is not None and cut[0] in dims:
-            dims = [cut[0], *(d for d in dims if d != cut[0])]
-            pieces = [(low, ir.AffineConstantExpr.get(high - low)) for low, high in pairwise(cut[1])]
-        for first, units in pieces:
-            for d in dims[1:]:
-                units = units * e.loops.extents[d]
+        cut = next((cut for cut in self.nest.cuts if cut[0] in dims), None)
+        for piece in pairwise(cut[1]) if cut is not None else [(0, 0)]:
+            pieces = {cut[0]: piece} if cut is not None else {}
+            units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+            for d in dims:
+                length = ir.AffineConstantExpr.get(piece[1] - piece[0])
+                units = units * (length if d in pieces else e.loops.extents[d])
 
-            def unit(i: Index, first: int = first) -> None:
-                with e.inside_flat(i, dims):
-                    if first:
-                        e.values[dims[0]] = b.addi(e.values[dims[0]], first)
+            def unit(i: Index, pieces: dict[int, tuple[int, int]] = pieces) -> None:
+                with e.inside_flat(i, dims, pieces):
                     self._level(k + 1)
 
             if self.nest.split_lane and self.nest.lane is not None:
@@ -204,8 +202,9 @@ class NestEmitter:
                 self._sequential(dims[1:], leaf)
 
         borders: list[Index] = [0, self.e.index(self.e.loops.extents[dims[0]])]
-        if self.nest.cut is not None and self.nest.cut[0] == dims[0]:
-            borders = list(self.nest.cut[1])
+        for d, cut in self.nest.cuts:
+            if d == dims[0]:
+                borders = [*cut]
         for low, high in pairwise(borders):
             self.e.b.for_(low, high, 1, body)
 
@@ -280,16 +279,16 @@ class NestEmitter:
 
 def _shared_dims(e: Evaluator, nest: Nest) -> list[int]:
     """The outer loops that threads share as one, which takes divisions in each iteration: as many as have enough
-    iterations, the one that is cut among them.
+    iterations. Of those that are cut the first is among them, where pieces are shared one by one; others rather not.
     """
     if nest.reductions:
         return nest.outer
-    cut = [nest.cut[0]] if nest.cut is not None and nest.cut[0] in nest.outer else []
+    cuts = [cut for cut in nest.cuts if cut[0] in nest.outer]
+    first, others = [d for d, _ in cuts[:1]], [d for d, _ in cuts[1:]]
+    enough = target().rules.loops.parallel_units * (len(cuts[0][1]) - 1 if cuts else 1)
     shared: list[int] = []
-    units, enough = 1, target().rules.loops.parallel_units
-    if cut and nest.cut is not None:
-        enough *= len(nest.cut[1]) - 1
-    for d in [*cut, *(d for d in nest.outer if d not in cut)]:
+    units = 1
+    for d in [*first, *(d for d in nest.outer if d not in (*first, *others)), *others]:
         if units >= enough:
             break
         shared.append(d)

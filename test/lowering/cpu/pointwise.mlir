@@ -138,6 +138,29 @@ func.func @pieces(%x: tensor<256x100xf32>, %y: tensor<256x156xf32>) -> tensor<25
 
 // -----
 
+// Loops over two concatenated dims are cut at the borders of both: each of the four pieces reads its own operand alone.
+
+// CHECK-LABEL: func.func @cat
+// CHECK-NOT: maskedload
+// CHECK-NOT: arith.select
+// CHECK: vector.load %arg0
+// CHECK: vector.store
+// CHECK: vector.load %arg1
+// CHECK: vector.store
+// CHECK: vector.load %arg0
+// CHECK: vector.store
+// CHECK: vector.load %arg1
+// CHECK: vector.store
+// CHECK-NOT: vector.load
+// CHECK: return
+func.func @two_dims(%x: tensor<80x20x64xf32>, %y: tensor<80x30x64xf32>) -> tensor<160x50x64xf32> {
+  %r = "kiln.cat"(%x, %y) {dim = 1 : i64, shape = affine_map<() -> (80, 50, 64)>} : (tensor<80x20x64xf32>, tensor<80x30x64xf32>) -> tensor<80x50x64xf32>
+  %s = "kiln.cat"(%r, %r) {dim = 0 : i64, shape = affine_map<() -> (160, 50, 64)>} : (tensor<80x50x64xf32>, tensor<80x50x64xf32>) -> tensor<160x50x64xf32>
+  return %s : tensor<160x50x64xf32>
+}
+
+// -----
+
 // The row of an embedding is a line in memory: its index is read once, its elements are loaded as vectors.
 
 // CHECK-LABEL: func.func @generic

@@ -48,6 +48,10 @@ PROGRAMS: dict[str, Program] = {
     "wavelets": _wavelets,
     "sum over pieces": _shifted,
     "inside of a pad": lambda x: F.pad(x, (0, 0, 3, 5), value=1.5).exp() + F.pad(x, (0, 0, 5, 3)).sin(),
+    "pads of two dims": lambda x: F.pad(x[None, :, :, None] * torch.ones(3), (0, 0, 2, 5, 4, 1), value=2.0).sin(),
+    "reflected": lambda x: F.pad(
+        x.reshape(2, 5, 7, 33).permute(0, 3, 1, 2).expand(2, 33, 5, 7), (3, 2, 1, 4), "reflect"
+    ),
     "pieces of pieces": lambda x: torch.cat([torch.cat([x[:2], x[5:]]), F.pad(x[:4], (0, 0, 1, 0))]).tanh(),
     "mean of pieces": lambda x: torch.cat([x[None] + 1, x[None, :, :] * 3, x.abs()[None]]).mean((0, 1)),
     "nothing in a piece": lambda x: torch.cat([x[:0], x, x[4:4]]) - 1,
