@@ -97,11 +97,13 @@ class Overwriting:
         return found
 
     def _nest(self, body: FusionBody, dims: Indices) -> "_Nest | None":
-        """The nest of the results of a part that have these sizes; None beside results with other loops."""
+        """The nest of the results of a part that have these sizes; None beside results with more loops, as each point
+        of those may store the same element.
+        """
         sizes = {i: body.dims(body.roots[i]) for i in body.mine}
-        smaller = [body.roots[i] for i, of in sizes.items() if len(of) < len(dims)]
         together = [i for i, of in sizes.items() if of == dims]
-        if len(smaller) + len(together) < len(body.mine):
+        others = [body.roots[i] for i, of in sizes.items() if of != dims]
+        if any(len(of) >= len(dims) and of != dims and _loops(of) != _loops(dims) for of in sizes.values()):
             return None
         walk = _Reads(body, Loops(), self.layouts)
         point = [walk.loops.new(extent) for extent in dims]
@@ -110,15 +112,15 @@ class Overwriting:
         for i in together:
             walk.visit(body.roots[i], indices, around)
         allowed = (1 << len(body.tensors)) - 1
-        # What is smaller is another nest, which may run before or after this one.
-        allowed &= ~self._union(smaller) & ~self._union(walk.shifted)
+        # Other results may be another nest, which runs before or after this one.
+        allowed &= ~self._union(others) & ~self._union(walk.shifted)
         used = {d for _, at in walk.reduced for e in at for d in affine.dims_in(e) if d < len(dims)}
         elsewhere: dict[int, list[Indices]] = {}
         for operand, reads in walk.reads.items():
             if body.dims(body.tensors[operand]) != dims:
                 elsewhere[operand] = reads
                 continue
-            if any(at != indices for at in reads) and (smaller or not _rows_first(reads, indices, used)):
+            if any(at != indices for at in reads) and (others or not _rows_first(reads, indices, used)):
                 allowed &= ~(1 << operand)
         later: dict[int, int] = {}
         behind = 0
@@ -145,6 +147,12 @@ class _Nest:
         """Whether each element of an operand is read where its address is that of the element that is written."""
         written = _address(of_result, self.point)
         return all(_address(layout, at) == written for at in self.elsewhere[operand])
+
+
+def _loops(dims: Indices) -> list[ir.AffineExpr]:
+    """The dims that are walked: those of one element are not."""
+    one = ir.AffineConstantExpr.get(1)
+    return [d for d in dims if d != one]
 
 
 def _address(layout: ir.AffineMap, indices: Indices) -> ir.AffineExpr:

@@ -173,3 +173,57 @@ func.func @other_dims(%x: tensor<8x4xf32> {kiln.donated}, %y: tensor<8x4xf32> {k
   }) {kind = "pointwise", name = "last"} : (tensor<2x4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }
+
+// -----
+
+// A batch norm's statistics: what eager copies to an argument is written there beside a result of the same elements in
+// other dims, and not where that result reads the argument, or has more loops.
+
+// CHECK-LABEL: func.func @statistics
+// CHECK: in_place = array<i64: 1, 1>
+// CHECK-SAME: name = "statistics"
+// CHECK-SAME: writes = array<i64: 1, 1>
+// CHECK-NOT: writes
+// CHECK: name = "read_by_both"
+// CHECK-NOT: writes
+// CHECK: name = "more_loops"
+func.func @statistics(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<8xf32>, %m: tensor<2x8xf32>, %u: tensor<8xf32>)
+    -> (tensor<1x8xf32>, tensor<8xf32> {kiln.mutates = 1 : i64}, tensor<1x8xf32>, tensor<8xf32> {kiln.mutates = 2 : i64},
+        tensor<2x8xf32>, tensor<8xf32> {kiln.mutates = 4 : i64}) {
+  %0:2 = "kiln.fusion"(%x, %y) ({
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+    %v = "kiln.view"(%a) {map = affine_map<(d0, d1) -> (d1)>, shape = affine_map<() -> (1, 8)>} : (tensor<8xf32>) -> tensor<1x8xf32>
+    %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+        iterator_types = ["parallel"]} ins(%a, %b : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %s = arith.addf %i, %j : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    "kiln.yield"(%v, %r) : (tensor<1x8xf32>, tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "statistics"} : (tensor<8xf32>, tensor<8xf32>) -> (tensor<1x8xf32>, tensor<8xf32>)
+  %1:2 = "kiln.fusion"(%x, %z) ({
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+    %v = "kiln.view"(%b) {map = affine_map<(d0, d1) -> (d1)>, shape = affine_map<() -> (1, 8)>} : (tensor<8xf32>) -> tensor<1x8xf32>
+    %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+        iterator_types = ["parallel"]} ins(%a, %b : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %s = arith.addf %i, %j : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    "kiln.yield"(%v, %r) : (tensor<1x8xf32>, tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "read_by_both"} : (tensor<8xf32>, tensor<8xf32>) -> (tensor<1x8xf32>, tensor<8xf32>)
+  %2:2 = "kiln.fusion"(%m, %x, %u) ({
+  ^bb0(%a: tensor<2x8xf32>, %b: tensor<8xf32>, %c: tensor<8xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+        iterator_types = ["parallel"]} ins(%b, %c : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %s = arith.addf %i, %j : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    "kiln.yield"(%a, %r) : (tensor<2x8xf32>, tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "more_loops"} : (tensor<2x8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<2x8xf32>, tensor<8xf32>)
+  return %0#0, %0#1, %1#0, %1#1, %2#0, %2#1 : tensor<1x8xf32>, tensor<8xf32>, tensor<1x8xf32>, tensor<8xf32>, tensor<2x8xf32>, tensor<8xf32>
+}
