@@ -42,7 +42,7 @@ from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.norms import write_out_norms
 from kiln.frontend.options import Options
 from kiln.frontend.pooling_gradients import gather_gradients
-from kiln.frontend.pooling_offsets import keep_offsets
+from kiln.frontend.pooling_offsets import find_maxima, has_poolings, keep_offsets
 from kiln.frontend.powers import write_powers_less_one
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
@@ -123,9 +123,9 @@ def _partition(
     mark_distances(joint)
     if not options.emulate_precision_casts:
         keep_statistics(joint, settings["num_fwd_outputs"])
-    keep_offsets(joint)
+    keep_offsets(joint, has_poolings(joint) and has_triton_kernels(joint, options))
     share_size_operands(joint)
-    _split_gradients(joint, options)
+    _rewrite_for_gpu(joint, options)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]
     mark_made(forward, backward)
@@ -136,14 +136,15 @@ def _partition(
     return forward, backward
 
 
-def _split_gradients(gm: GraphModule, options: Options) -> None:
-    """Takes out of calls for convolutions' gradients what kernels of GPUs make faster."""
-    if has_bias_gradients(gm) or has_input_gradients(gm):
+def _rewrite_for_gpu(gm: GraphModule, options: Options) -> None:
+    """Takes out of ATen's calls for convolutions' gradients and poolings what kernels of GPUs make faster."""
+    if has_bias_gradients(gm) or has_input_gradients(gm) or has_poolings(gm):
         from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
         if has_triton_kernels(gm, options):
             sum_bias_gradients(gm)
             convolve_input_gradients(gm)
+            find_maxima(gm)
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:
@@ -191,7 +192,7 @@ def _compile(
         write_powers_less_one(gm)
         write_no_log_softmax(gm)
         mark_distances(gm)
-        _split_gradients(gm, options)
+        _rewrite_for_gpu(gm, options)
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
     return compile_graph(gm, options, kind, freezing)
 

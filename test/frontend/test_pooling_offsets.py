@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 import kiln
 from kiln.frontend import aot
 from kiln.frontend.recomputed import round_recomputed
+from kiln.lowering import paths
 
 
 @pytest.fixture
@@ -103,3 +104,44 @@ def test_one_window_for_an_image_of_dynamic_size(target: str) -> None:
     x = torch.randn(5, 5, 3, 3)
     check(lambda x: F.max_pool2d(x, 3, 1, 0), x, target, dynamic=True)
     check(lambda x: F.max_pool2d(x, 3), torch.randn(2, 3, 3, 3), target, dynamic=True)
+
+
+IN_WINDOWS = [
+    ((2, 3, 12, 10), {"kernel_size": 5, "stride": 1, "padding": 2}),
+    ((2, 3, 12, 10), {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2}),
+    ((1, 4, 7, 6), {"kernel_size": (2, 3), "stride": (2, 1), "padding": (1, 1), "ceil_mode": True}),
+    ((4, 9, 8), {"kernel_size": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("number", ["-inf", "nan", "equal", "random"])
+@pytest.mark.parametrize(("shape", "window"), IN_WINDOWS)
+def test_positions_on_a_gpu(shape: tuple[int, ...], window: dict[str, Any], number: str, dtype: torch.dtype) -> None:
+    """Maxima are where PyTorch finds them: never in the border, the first of equal ones and the last NaN."""
+    torch.manual_seed(0)
+    x = torch.randint(-3, 3, shape).to(dtype)
+    if number != "random":
+        x[torch.rand(shape) < 0.7] = {"-inf": -torch.inf, "nan": torch.nan, "equal": 1.0}[number]
+    if number == "-inf":
+        x[..., :4, :4] = -torch.inf
+
+    def pool(x: torch.Tensor) -> Any:
+        return F.max_pool2d(x + 1, **window, return_indices=True)
+
+    for ours, theirs in zip(compiled(pool, "tt-cpu")(x), pool(x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_no_call_of_a_pooling_on_a_gpu(saved: list[Node], memory_format: torch.memory_format) -> None:
+    """One kernel makes the result and the offsets that are saved; nothing of it is computed again."""
+    x = torch.randn(2, 4, 9, 11).to(memory_format=memory_format)
+    kept = marks("gpu pooling-offsets", "found with the maxima")
+    check(lambda x: F.max_pool2d(x.relu(), 3, 2, 1), x, "tt-cpu")
+    assert marks("gpu pooling-offsets", "found with the maxima") == kept + 1
+    assert torch.int8 in types(saved)
+
+
+def marks(group: str, path: str) -> int:
+    return paths.taken().get(f"{group}: {path}", 0)
