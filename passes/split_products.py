@@ -14,6 +14,7 @@ from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 from kiln.passes.rewrites import may_rewrite
+from kiln.passes.roundings.kept import ROUNDS_SUMS
 
 __all__ = ["PARTS", "SplitProducts"]
 
@@ -70,7 +71,7 @@ class SplitProducts(Pass):
           } -> tensor<64x64xf32>
           %6 = "kiln.empty"() {shape = #map2} : () -> tensor<64x64xbf16>
           %7 = linalg.generic {indexing_maps = [#map3, #map3], iterator_types = ["parallel", "parallel"]}
-              ins(%5 : tensor<64x64xf32>) outs(%6 : tensor<64x64xbf16>) {
+              ins(%5 : tensor<64x64xf32>) outs(%6 : tensor<64x64xbf16>) attrs =  {rounds_sums} {
           ^bb0(%in: f32, %out: bf16):
             %8 = arith.truncf %in fastmath<contract> : f32 to bf16
             linalg.yield %8 : bf16
@@ -178,4 +179,5 @@ def _rounded(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     block = cast.regions[0].blocks.append(ir.F32Type.get(), element, arg_locs=[cast.location] * 2)
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[round_implicitly(element, block.arguments[0])])
+    cast.attributes[ROUNDS_SUMS] = ir.UnitAttr.get()
     return cast.results[0]

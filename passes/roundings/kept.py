@@ -14,13 +14,16 @@ from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
 from kiln.passes.roundings.decisions import decided
 
-__all__ = ["CHOICES", "adds_to_sums", "element_type", "widened"]
+__all__ = ["CHOICES", "ROUNDS_SUMS", "adds_to_sums", "element_type", "widened"]
 
 CHOICES = {"arith.negf", "arith.select", "math.absf", "math.copysign"}
 """Ops that give an operand, or its negative: exact in any type."""
 
 _ADDING = ("adds_to_product", "conv_bias")
 """Attributes of loops that add what eager's op adds to a product before it rounds."""
+
+ROUNDS_SUMS = "rounds_sums"
+"""Attribute of loops whose results are a product's: its sums, added up from parts, rounded."""
 
 
 def adds_to_sums(op: ir.Operation) -> bool:
@@ -85,7 +88,7 @@ def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
 def _unrounded_sums(flow: Dataflow) -> Iterator[ir.Value]:
     """Results of products that are read only to add what the program's op adds to its sums (`addmm`, a bias)."""
     for op in flow.ops:
-        is_product = opdef(op).role is Role.CONTRACTION
+        is_product = opdef(op).role is Role.CONTRACTION or ROUNDS_SUMS in op.attributes
         if is_product and is_narrow(element_type(op.results[0])) and _is_added_to(op.results[0]):
             yield op.results[0]
 

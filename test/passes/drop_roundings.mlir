@@ -336,6 +336,50 @@ func.func @added(%x: tensor<4x4xbf16>, %y: tensor<4x4xbf16>) -> tensor<4x4xi1> {
 
 // -----
 
+// A product that is added up from parts rounds once, too: behind what the program's op adds, also before a decision.
+
+// CHECK-LABEL: func.func @added_to_parts
+// CHECK-NOT: truncf
+// CHECK: attrs = {rounds_sums}
+// CHECK-NOT: truncf
+// CHECK: attrs = {adds_to_product}
+// CHECK: arith.truncf %{{.*}} fastmath<contract> : f32 to bf16
+// CHECK: arith.cmpf oge
+// BIAS-LABEL: func.func @added_to_parts
+// BIAS-NOT: truncf
+// BIAS: attrs = {adds_to_product}
+// BIAS: arith.truncf
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @added_to_parts(%x: tensor<4x4xf32>, %y: tensor<4x4xbf16>) -> tensor<4x4xi1> {
+  %0 = "kiln.fusion"(%x, %y) ({
+  ^bb0(%a: tensor<4x4xf32>, %b: tensor<4x4xbf16>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4, 4)>} : () -> tensor<4x4xbf16>
+    %f = "kiln.empty"() {shape = affine_map<() -> (4, 4)>} : () -> tensor<4x4xi1>
+    %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<4x4xf32>) outs(%e : tensor<4x4xbf16>) attrs = {rounds_sums} {
+    ^bb0(%in: f32, %out: bf16):
+      %3 = arith.truncf %in fastmath<contract> : f32 to bf16
+      linalg.yield %3 : bf16
+    } -> tensor<4x4xbf16>
+    %1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %b : tensor<4x4xbf16>, tensor<4x4xbf16>) outs(%e : tensor<4x4xbf16>) attrs = {adds_to_product} {
+    ^bb0(%in: bf16, %in_0: bf16, %out: bf16):
+      %3 = arith.extf %in : bf16 to f32
+      %4 = arith.extf %in_0 : bf16 to f32
+      %5 = arith.addf %3, %4 : f32
+      %6 = arith.truncf %5 fastmath<contract> : f32 to bf16
+      linalg.yield %6 : bf16
+    } -> tensor<4x4xbf16>
+    %2 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%1, %b : tensor<4x4xbf16>, tensor<4x4xbf16>) outs(%f : tensor<4x4xi1>) {
+    ^bb0(%in: bf16, %in_0: bf16, %out: i1):
+      %3 = arith.cmpf oge, %in, %in_0 : bf16
+      linalg.yield %3 : i1
+    } -> tensor<4x4xi1>
+    "kiln.yield"(%2) : (tensor<4x4xi1>) -> ()
+  }) {kind = "pointwise", name = "added_to_parts"} : (tensor<4x4xf32>, tensor<4x4xbf16>) -> tensor<4x4xi1>
+  return %0 : tensor<4x4xi1>
+}
+
+// -----
+
 // A quotient that becomes an integer is asked for as eager rounds it; one that is only stored is not.
 
 // CHECK-LABEL: func.func @quotients
