@@ -15,9 +15,13 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from kiln.lowering import paths
+
 __all__ = ["average_decompositions"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("cpu average-gradients", "channels last", "planar", "left to ATen")
 
 _MOST_WINDOWS = 25
 """Windows that cover one element: each is a load of a gradient."""
@@ -142,12 +146,13 @@ def _suits_rows(windows: _Windows) -> bool:
 
 
 def _gradient(grad: Tensor, x: Tensor, windows: list[_Windows], include_padding: bool, divisor: int | None) -> Any:
-    if prod(w.covering for w in windows) > _MOST_WINDOWS:
-        return NotImplemented
     wanted, rank = suggest_memory_format(x), x.dim()
-    if wanted == torch.contiguous_format and not _suits_rows(windows[-1]):
+    is_planar = wanted == torch.contiguous_format
+    if prod(w.covering for w in windows) > _MOST_WINDOWS or (is_planar and not _suits_rows(windows[-1])):
+        _TAKEN("left to ATen")
         return NotImplemented
-    last = [0, *range(2, rank), 1] if wanted != torch.contiguous_format else list(range(rank))
+    _TAKEN("planar" if is_planar else "channels last")
+    last = list(range(rank)) if is_planar else [0, *range(2, rank), 1]
     # In the order that memory has, so that no reshape copies.
     found = grad.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype).permute(last)
     at = [last.index(rank - len(windows) + k) for k in range(len(windows))]

@@ -13,9 +13,13 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from kiln.lowering import paths
+
 __all__ = ["padding_decompositions"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("cpu padding-gradients", "folded back", "wide border left to ATen")
 
 _WIDEST = 1
 """Border of an image, in elements: of images with channels last and wider borders ATen's op is faster."""
@@ -36,7 +40,9 @@ def _gradient(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     if not is_known or min(padding) < 0 or x.device.type != "cpu" or not x.dtype.is_floating_point:
         return NotImplemented
     if count == 2 and max(padding) > _WIDEST:
+        _TAKEN("wide border left to ATen")
         return NotImplemented
+    _TAKEN("folded back")
     found = grad.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype)
     for k in range(count):
         dim = rank - 1 - k

@@ -159,6 +159,15 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "windows": (images.slide, "cuda", ("gpu layouts: images that are copied",)),
     "siblings": (rows.siblings, "cpu", ("cpu kind: parts with one function",)),
     "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
+    "borders": (
+        training.block,
+        "cpu",
+        (
+            *(f"cpu average-gradients: {path}" for path in ("channels last", "planar", "left to ATen")),
+            *(f"cpu padding-gradients: {path}" for path in ("folded back", "wide border left to ATen")),
+        ),
+    ),
+    "maxima": (training.block, "tt-cpu", ("gpu pooling-offsets: found with the maxima",)),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
     "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
     "scatters": (

@@ -37,7 +37,7 @@ def block(g: Grower) -> None:
         f"F.max_pool2d({text}, 2)",
         f"F.avg_pool2d({text}, 2)",
         f"F.adaptive_avg_pool2d({text}, 2)",
-        f"F.pad({text}, (1, 1, 1, 1), mode={g.one_of(('reflect', 'replicate'))!r})",
+        f"F.pad({text}, {g.one_of(((1, 1, 1, 1), (2, 0, 1, 2)))}, mode={g.one_of(('reflect', 'replicate'))!r})",
     )))  # fmt: skip
 
 
