@@ -135,7 +135,6 @@ func.func @transposed(%arg0: !torch.vtensor<[128,64],f32>, %arg1: !torch.vtensor
 // CPU: func.func @
 // CPU: scf.for
 // CPU: %[[I:.*]] = memref.load %arg0
-// CPU: scf.for
 // CPU: vector.load %arg1
 // CPU: vector.store %{{.*}}, %arg2
 // CPU: func.func @table(
