@@ -47,21 +47,15 @@ class EmitCpuKernels(Pass):
         #map1 = affine_map<() -> (3)>
         func.func @neg(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xi8>, %arg3: index, %arg4: index)
             attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
-          %c1 = arith.constant 1 : index
           %c0 = arith.constant 0 : index
-          %0 = arith.cmpi eq, %arg3, %c0 : index
-          %1 = memref.load %arg0[%c0] : memref<?xf32>
-          %2 = arith.negf %1 : f32
-          scf.if %0 {
-            memref.store %2, %arg1[%c0] : memref<?xf32>
-          }
-          %3 = arith.divui %arg3, %arg4 : index
-          %4 = arith.addi %arg3, %c1 : index
-          %5 = arith.divui %4, %arg4 : index
-          %6 = arith.cmpi eq, %5, %c1 : index
-          %7 = arith.cmpi slt, %3, %5 : index
-          %8 = arith.andi %6, %7 : i1
-          scf.for %arg5 = %3 to %5 step %c1 {
+          %c1 = arith.constant 1 : index
+          %0 = arith.divui %arg3, %arg4 : index
+          %1 = arith.addi %arg3, %c1 : index
+          %2 = arith.divui %1, %arg4 : index
+          %3 = memref.load %arg0[%c0] : memref<?xf32>
+          %4 = arith.negf %3 : f32
+          scf.for %arg5 = %0 to %2 step %c1 {
+            memref.store %4, %arg1[%c0] : memref<?xf32>
           }
           return
         }

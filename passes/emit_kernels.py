@@ -60,20 +60,14 @@ class EmitKernels(KernelPass):
             builtin.module {
               func.func @copy(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xi8>, %arg3: index,
                   %arg4: index) attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
-                %c1 = arith.constant 1 : index
                 %c0 = arith.constant 0 : index
-                %0 = arith.cmpi eq, %arg3, %c0 : index
-                %1 = memref.load %arg0[%c0] : memref<?xf32>
-                scf.if %0 {
-                  memref.store %1, %arg1[%c0] : memref<?xf32>
-                }
-                %2 = arith.divui %arg3, %arg4 : index
-                %3 = arith.addi %arg3, %c1 : index
-                %4 = arith.divui %3, %arg4 : index
-                %5 = arith.cmpi eq, %4, %c1 : index
-                %6 = arith.cmpi slt, %2, %4 : index
-                %7 = arith.andi %5, %6 : i1
-                scf.for %arg5 = %2 to %4 step %c1 {
+                %c1 = arith.constant 1 : index
+                %0 = arith.divui %arg3, %arg4 : index
+                %1 = arith.addi %arg3, %c1 : index
+                %2 = arith.divui %1, %arg4 : index
+                %3 = memref.load %arg0[%c0] : memref<?xf32>
+                scf.for %arg5 = %0 to %2 step %c1 {
+                  memref.store %3, %arg1[%c0] : memref<?xf32>
                 }
                 return
               }

@@ -28,7 +28,7 @@ from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
 from kiln.frontend.report import collect
 from kiln.lowering import paths
-from kiln.lowering.cpu.tile.nest_loops import NestEmitter
+from kiln.lowering.cpu.builder import Builder
 
 PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
 
@@ -125,7 +125,7 @@ def test_graphs_of_one_thread_are_shared_by_several_as_well(monkeypatch: pytest.
     program = Program(
         [Input((1,), torch.float32, 0), Input((303,), torch.float32, 1)], ["v0.mul_(1.5)", "v1.mul_(1.5)"], [2, 3]
     )
-    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, level, store: store())
+    monkeypatch.setattr(Builder, "split", lambda b, tid, nt, units: (0, units))
     with pytest.raises(AssertionError, match="2 threads: 1 of 1 elements of value 0 change"):
         why_skipped(program, Setting("static", {"target": "cpu"}))
 

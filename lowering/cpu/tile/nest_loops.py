@@ -190,7 +190,8 @@ class NestEmitter:
         if units == 1:
             part(0)
         else:
-            b.for_(b.divi(low, blocks), b.ceildivi(high, blocks), 1, part)
+            size = b.maxi(blocks, 1)  # of no lanes there are no blocks
+            b.for_(b.divi(low, size), b.ceildivi(high, size), 1, part)
 
     def _sequential(self, dims: Sequence[int], leaf: Callable[[], None]) -> None:
         if not dims:
