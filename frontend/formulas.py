@@ -53,7 +53,8 @@ def _pad(op: Any) -> Callable[..., Any]:
 
     def pad(x: Tensor, padding: Any) -> Any:
         wanted = suggest_memory_format(x)
-        # The layout of an image of one channel or pixel is said by strides that no element sees; a trace has others.
+        # An image of one channel or pixel is planar and has its channels last; which one it is taken for depends on
+        # strides that reach no element, and in a trace these are not eager's.
         if wanted == torch.contiguous_format or x.device.type != "cpu" or x.is_contiguous():
             return NotImplemented
         # clone, since contiguous() leaves an image of one channel as it is, which asks for channels last again.

@@ -26,7 +26,7 @@ _STRIP_ELEMENTS = 2048
 _FEW_STEPS = 8
 """Loads, one after the other, that take less time than a second kernel would. In ResNet-50's gradient at batch 4, sums
 of 784 rows of 256 channels, 12 steps, take 13.4 us in one kernel, and those of 3,136 rows of 128, in parts, 3.5 and
-2.6; 196 rows of 512, 3 steps, take 6.3 us (H100, 2026-11-26).
+2.6; 196 rows of 512, 3 steps, take 6.3 us (H100, h100-experiments.json). Kernels with this limit were not timed.
 """
 
 

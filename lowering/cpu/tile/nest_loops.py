@@ -75,7 +75,6 @@ class NestEmitter:
         for path, is_so in (
             ("without vectors", self.nest.lane is None),
             ("transposed tiles", isinstance(self.stage, Stage)),
-            ("functions of rows", self.nest.functions),
             ("lanes among threads", self.nest.split_lane),
             ("functions of rows", self.nest.functions),
             ("cut at concatenations", bool(self.nest.cuts)),
