@@ -71,14 +71,16 @@ def channel_norm(g: Grower) -> None:
     channels = v.tensor.shape[1]
     w, b = g.input((channels,), v.tensor.dtype), g.input((channels,), v.tensor.dtype)
     kind = g.number(0, 3)
-    if kind < 2:
+    images, pixels = v.tensor.shape[0], v.tensor.shape[2:]
+    # PyTorch's gradient of one image is wrong where its strides could be those of another order of dims, too.
+    if kind < 2 and (images > 1 or min(pixels, default=2) > 1):
         mean, var = g.input((channels,), v.tensor.dtype), g.input((channels,), v.tensor.dtype)
         statistics = f"{mean.name}.detach(), ({var.name}.abs() + 0.5).detach()"  # no derivatives by these
         g.add(f"F.batch_norm({v.name}, {statistics}, {w.name}, {b.name})")
     elif kind == 2:
         groups = g.one_of([k for k in (1, 2, 3, channels) if channels % k == 0])
         g.add(f"F.group_norm({v.name}, {groups}, {w.name}, {b.name})")
-    elif v.rank > 2 and v.tensor.shape[0] > 1:  # PyTorch's gradient of one image is wrong beside channels-last ones
+    elif v.rank > 2 and images > 1:
         g.add(f"F.instance_norm({v.name}, weight={w.name}, bias={b.name})")
 
 
