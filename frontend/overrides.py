@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from kiln.errors import BackendOptionError
 from kiln.passes.instruments.manifest import edited_files, folders_of, graph_digest, manifest
 from kiln.passes.manager import PipelineStep
-from kiln.passes.replace_module import ReplaceModule
 
 if TYPE_CHECKING:
     from torch_mlir import ir
+
+    from kiln.passes.replace_module import ReplaceModule
 
 __all__ = ["check_unedited", "editable_files", "overridden"]
 
@@ -93,8 +94,10 @@ def _folder_of(dump: Path, digest: str, graph: str) -> Path | None:
     return next((path for path in same if edited_files(path)), same[0] if same else None)
 
 
-def _placed(path: Path, steps: Sequence[PipelineStep]) -> tuple[int, ReplaceModule]:
+def _placed(path: Path, steps: Sequence[PipelineStep]) -> tuple[int, "ReplaceModule"]:
     """Behind how many steps a file has its place, and the pass that puts it there."""
+    from kiln.passes.replace_module import ReplaceModule  # loads what makes kernels of GPUs
+
     numbered, of_kernel = _STEP.match(path.name), _KERNEL.match(path.name)
     if numbered is not None:
         index, (name, _, stage) = int(numbered[1]), numbered[2].partition(".")

@@ -19,7 +19,6 @@ from kiln.errors import CompileError, KilnError
 from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.import_.placement import device_of, has_tensors
 from kiln.frontend.options import Options
-from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.target import Target, find_target
 
 __all__ = ["choose_target", "has_triton_kernels"]
@@ -53,6 +52,7 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
     problem = triton_problem()
     if problem is not None:
         raise CompileError(problem)
+    from kiln.lowering.gpu.target import GpuTarget
     from kiln.lowering.host.gpu_kernels import start_compiler
 
     start_compiler(f"sm_{major}{minor}")

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from kiln.errors import KilnError, did_you_mean
 from kiln.inserts import installed
 from kiln.lowering.cpu.target import CpuTarget
-from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import PHASES, Step, Target, find_target, target_names
 from kiln.passes.core import Compilation
@@ -47,6 +46,8 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[PipelineStep]:
 
 def gpu_pipeline(options: PipelineOptions | None = None, arch: str = "sm_90", device: str = "") -> list[PipelineStep]:
     """The same for a GPU. arch: as in ``schedule-gpu``; device: one to try schedules on, if there is any."""
+    from kiln.lowering.gpu.target import GpuTarget  # graphs for CPUs do without
+
     return pipeline(GpuTarget(device, arch), options, last="schedule")
 
 

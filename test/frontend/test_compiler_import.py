@@ -37,6 +37,14 @@ registering = ("torch_mlir.dialects", "kiln.dialects", "kiln.passes.torch_to_kil
 print(sorted(m for m in set(sys.modules) - before if m.startswith((*registering, "kiln.passes.patterns"))))
 """
 
+LOADED = """
+import sys, torch, kiln
+compiled = torch.compile(lambda x: torch.softmax(x @ x, -1) + 1, backend="kiln", options={"fallback": False})
+compiled(torch.ones(2, 2))
+kernels = ("kiln.lowering.gpu.target", "kiln.lowering.gpu.ttir", "kiln.lowering.gpu.compile", "kiln.lowering.gpu.tile")
+print([m for m in sys.modules if m in kernels or m.startswith(("kiln.runtime.cuda", "kiln.lowering.host.gpu"))])
+"""
+
 COLLECTED = """
 import gc, sys, torch, kiln
 import kiln.frontend.backend
@@ -127,6 +135,10 @@ def test_an_interrupted_first_compilation_can_be_repeated():
 
 def test_nothing_that_registers_is_imported_later():
     assert run(REGISTERED) == ["['kiln.passes.algebra.aliasing']"]  # which is no table of rules
+
+
+def test_a_graph_for_the_cpu_does_not_load_what_makes_kernels_of_gpus():
+    assert run(LOADED) == ["[]"]
 
 
 def test_no_collection_while_modules_are_imported_and_none_of_everything_while_a_graph_is_compiled():

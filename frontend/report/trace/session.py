@@ -57,6 +57,8 @@ def tell(recorded: "list[Instrument]", gm: "GraphModule", plan: "Plan", options:
 
     Raises KilnError for a file that cannot be written.
     """
+    if not recorded:
+        return
     from kiln.frontend.report.trace.model_source import nodes_of
     from kiln.frontend.report.trace.recorder import Recorder
 
