@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from kiln.lowering import paths
+from kiln.lowering.gpu.rules import convolution_rules
 
 __all__ = ["keep_channels_last", "write_channels_last"]
 
@@ -31,8 +32,6 @@ _TAKEN = paths.group("gpu saved-channels-last", "channels last", "planar, as a b
 _RELAID = "kiln_channels_last"
 """Key in a node's `meta`: the graph returns its result channels last, whatever ATen would."""
 _NARROW = (torch.bfloat16, torch.float16)
-_FEW_CHANNELS = 4
-"""As `propagate-layouts`: images of up to so many channels are read as they are."""
 _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten._reshape_copy.default)
 _OTHER_DIMS = (*_RESHAPES, aten.permute.default, aten.transpose.int)
 """Ops whose results have other dims than their operands, or the same ones elsewhere."""
@@ -131,7 +130,7 @@ def _borders(node: Node, net: _Net, is_saved: bool, is_result: bool) -> None:
     if node.op == "placeholder" and not is_saved:
         if not _is_planar(node):
             net.saved += size
-        elif _value(node).shape[1] > _FEW_CHANNELS:
+        elif _value(node).shape[1] > convolution_rules().few_channels:
             net.paid += size
     if is_result:
         net.paid += size if _is_planar(node) else -size

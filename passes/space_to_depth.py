@@ -15,6 +15,7 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_choice import no_pixels_as_channels
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
+from kiln.lowering.gpu.rules import convolution_rules
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
@@ -22,9 +23,6 @@ __all__ = ["SpaceToDepth"]
 
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes."""
-_STEP = 32
-"""Channels that are a step of a kernel's sums."""
-
 
 _TAKEN = paths.group("gpu space-to-depth", "pixels as channels")
 
@@ -196,8 +194,8 @@ class _Blocks:
 
 def _channels(count: int, taps: int) -> int:
     """At least so many that pixels start at multiples of 16 bytes, and rows of the window are whole steps."""
-    width = -(-count // _GRAIN) * _GRAIN
-    while width < _STEP and not rows_are_taps(width, taps):
+    width, step = -(-count // _GRAIN) * _GRAIN, convolution_rules().least_step
+    while width < step and not rows_are_taps(width, taps):
         width += _GRAIN
     return width
 

@@ -3,31 +3,17 @@
 
 """The limits that the CPU's schedules compare sizes with, as data: `lowering/cpu/choices/*.toml`.
 
-There is a file for each class below, and a table for each of its fields, which says what the number is, and where it
-was measured::
-
-    [origins.rows]                        # see lowering/origins.py
-    ...
-
-    [dot_rows]
-    what = "rows up to which a product with a rhs [n, k] is made of dot products"
-    value = { 32 = 12, 64 = 32 }          # by the bytes of a vector, where it depends on them
-    origin = "rows"
-
-Schedules read them through the CPU that code is made for: `isa.rules.products.dot_rows`. What follows from the
-processor itself (registers, lanes, tiles, its caches) is computed from `Isa`. What bounds the code that is emitted, or
-an error of rounding, is a constant beside its use.
+There is a file for each class below (`lowering/rules.py` reads it). Schedules read them through the CPU that code is
+made for: `isa.rules.products.dot_rows`. What follows from the processor itself (registers, lanes, tiles, its caches) is
+computed from `Isa`.
 """
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from kiln.errors import KilnError
-from kiln.lowering.origins import read_origins
+from kiln.lowering.rules import read_rules
 
 __all__ = [
     "FOLDER",
@@ -37,12 +23,10 @@ __all__ = [
     "ProductRules",
     "Rules",
     "TileRules",
-    "read_rules",
     "rules_of",
 ]
 
 FOLDER = Path(__file__).resolve().parent / "choices"
-Group = TypeVar("Group")
 
 
 @dataclass(frozen=True)
@@ -175,37 +159,8 @@ class Rules:
 @cache
 def rules_of(vector_bytes: int) -> Rules:
     """What holds for vectors of so many bytes."""
-    files = {field.name: (FOLDER / f"{field.name}.toml", field.type) for field in fields(Rules)}
-    return Rules(**{name: read_rules(path, class_, vector_bytes) for name, (path, class_) in files.items()})
-
-
-def read_rules(path: Path, class_: Any, vector_bytes: int) -> Any:
-    """The numbers of a file, for one of the classes above.
-
-    Raises KilnError, naming the file and the field, for one that is missing, unknown, of another type, or of no origin.
-    """
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
-    origins = read_origins(path, found.pop("origins", {}))
-    wanted = {field.name: field.type for field in fields(class_)}
-    if set(found) != set(wanted):
-        raise KilnError(f"{path}: missing or unknown: {', '.join(sorted(set(found) ^ set(wanted)))}")
-    values: dict[str, Any] = {}
-    for name, entries in found.items():
-        if set(entries) != {"what", "value", "origin"} or entries["origin"] not in origins:
-            raise KilnError(f"{path}: {name} must have what, a value and one of the origins, found {entries!r}")
-        value = _for_width(entries["value"], vector_bytes)
-        values[name] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
-        numbers = values[name] if isinstance(values[name], tuple) else (values[name],)
-        kinds = (int, float) if "float" in str(wanted[name]) else (int,)
-        is_list = isinstance(values[name], tuple)
-        if is_list != ("tuple" in str(wanted[name])) or not all(type(n) in kinds and n >= 0 for n in numbers):
-            raise KilnError(f"{path}: {name} must be of {wanted[name]}, found {value!r}")
-    return class_(**values)
-
-
-def _for_width(value: Any, vector_bytes: int) -> Any:
-    """A value that may be given by the bytes of a vector: of the widest that are no wider than these, or the least."""
-    if not isinstance(value, Mapping):
-        return value
-    by_width = {int(width): one for width, one in cast(Mapping[str, Any], value).items()}
-    return by_width[max((w for w in by_width if w <= vector_bytes), default=min(by_width))]
+    classes: dict[str, Any] = {field.name: field.type for field in fields(Rules)}
+    found: dict[str, Any] = {
+        name: read_rules(FOLDER / f"{name}.toml", class_, vector_bytes) for name, class_ in classes.items()
+    }
+    return Rules(**found)

@@ -1,33 +1,14 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Block sizes and warps of pointwise and reduction kernels, by rules that were measured (docs/gpu.md)."""
+"""Block sizes and warps of pointwise and reduction kernels, by the limits of `choices/loops.toml` (docs/gpu.md)."""
 
 from dataclasses import dataclass
 
 from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.lowering.gpu.dot.machine import Machine, machine
+from kiln.lowering.gpu.rules import loop_rules
 
 __all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "reduction_parts", "warps_for"]
-
-BLOCK = 1024
-"""Elements of a pointwise program: more, or a loop, was never faster."""
-LONGEST_ROW = 32768
-"""Elements of a row that a program keeps in registers; a longer one is read again by each pass over it."""
-LOOP_BLOCK = 4096
-"""Elements of a row that is walked in blocks."""
-UNKNOWN_BLOCK = 1024
-"""The same where the row's length is not known: it may be short."""
-LEAST_STRIP = 16
-"""Elements of a dim from which on a program's columns are all along it."""
-_STRIP = 32
-"""Neighbouring columns that a program walks, unless there are very many."""
-_STRIP_ELEMENTS = 2048
-"""Elements of such a strip that are loaded at a time."""
-_FEW_STEPS = 8
-"""Loads, one after the other, that take less time than a second kernel would. In ResNet-50's gradient at batch 4, sums
-of 784 rows of 256 channels, 12 steps, take 13.4 us in one kernel, and those of 3,136 rows of 128, in parts, 3.5 and
-2.6; 196 rows of 512, 3 steps, take 6.3 us (H100, h100-experiments.json). Kernels with this limit were not timed.
-"""
 
 
 @dataclass(frozen=True)
@@ -62,50 +43,56 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
 
     neighbours: results that lie next to each other in memory, which a program takes in strips; 1: it takes a row.
 
-    As many as make 8 programs on each multiprocessor. Sums of 16,384 rows of 3,072 bf16 take 148 us in 96 programs on
-    an H200, 31 us in 1,536; of 768, 15 us in 384.
+    As many as make `part_programs` on each multiprocessor.
     """
-    wanted = 8 * sms
+    rules = loop_rules()
+    wanted = rules.part_programs * sms
     if not results:
         return 1
     if neighbours == 1:
         # A row that a program holds, or as many programs as multiprocessors, are not worth a second kernel.
-        return 1 if results >= sms or length <= LONGEST_ROW else min(wanted // results, length // LOOP_BLOCK)
+        is_whole = results >= sms or length <= rules.longest_rows[0]
+        return 1 if is_whole else min(wanted // results, length // rules.loop_block)
     # Strips of few neighbours go on with those of the next part or row.
-    columns = min(_STRIP, pow2(neighbours)) if neighbours >= LEAST_STRIP else _STRIP
-    strips = results // neighbours * -(-neighbours // columns) if neighbours >= LEAST_STRIP else results / _STRIP
-    steps = length * columns // _STRIP_ELEMENTS
-    return 1 if steps < _FEW_STEPS else min(int(wanted / strips), steps)
+    is_long = neighbours >= rules.least_strip
+    columns = min(rules.strip, pow2(neighbours)) if is_long else rules.strip
+    strips = results // neighbours * -(-neighbours // columns) if is_long else results / rules.strip
+    steps = length * columns // rules.strip_elements
+    return 1 if steps < rules.few_steps else min(int(wanted / strips), steps)
 
 
 def warps_for(elements: int) -> int:
     """Warps for a tile in registers: 1024 elements 2, 4096 8, 8192 16, 32768 32."""
-    return max(1, min(32, elements // 512))
+    return max(1, min(32, elements // loop_rules().warp_elements))
 
 
 def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine | None = None) -> NestSchedule:
     """The tile of a kernel without reductions, over its elements in a row.
 
-    gathers: it loads from where loaded indices say. Each thread then has more of these loads under way: an embedding of
-    8192 rows of 1024 bf16 takes 5.4 us, and 6.9 with half the elements.
+    gathers: it loads from where loaded indices say.
     """
-    most = 2 * BLOCK if gathers else BLOCK
+    rules = loop_rules()
+    most = rules.gather_block if gathers else rules.block
     block = most
     if elements is not None:
         # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
-        block = min(most, pow2(elements), max(128, pow2(elements // (2 * _sms(chip)))))
-    return NestSchedule(tile=(block,), num_warps=max(1, min(4, block // 128)))
+        spread = pow2(elements // (rules.busy_programs * _sms(chip)))
+        block = min(most, pow2(elements), max(rules.vector_block, spread))
+    return NestSchedule(tile=(block,), num_warps=max(1, min(rules.pointwise_warps, block // rules.vector_block)))
 
 
 def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:
     """The tile of a kernel that reads along one dim and writes along another one."""
-    rows, columns = (64 if n is None else min(64, pow2(n)) for n in sizes)
-    return NestSchedule(tile=(rows, columns), num_warps=max(1, min(8, rows * columns // 512)))
+    rules = loop_rules()
+    side = rules.transposed_side
+    rows, columns = (side if n is None else min(side, pow2(n)) for n in sizes)
+    return NestSchedule(tile=(rows, columns), num_warps=min(rules.tile_warps, warps_for(rows * columns)))
 
 
 def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     """Rows per program, elements of a row per step, whether that is the whole row, and warps."""
-    longest = LONGEST_ROW if shape.inputs <= 2 else LONGEST_ROW // 2 if shape.inputs <= 4 else LONGEST_ROW // 4
+    rules = loop_rules()
+    longest = rules.longest_rows[0 if shape.inputs <= 2 else 1 if shape.inputs <= 4 else 2]
     if not shape.contiguous:
         return _columns(shape, _sms(chip))
     # Of an empty row there is nothing to load: its loop runs zero times.
@@ -113,27 +100,29 @@ def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     if whole and shape.length is not None:
         step = pow2(shape.length)
     else:
-        step = UNKNOWN_BLOCK if shape.length is None else LOOP_BLOCK
-    if whole and not shape.reread and step > LOOP_BLOCK * 2:
-        whole, step = False, LOOP_BLOCK  # Nothing is gained by keeping what is not read again.
-    rows = 1 if step >= BLOCK else max(1, BLOCK // step)
+        step = rules.unknown_block if shape.length is None else rules.loop_block
+    if whole and not shape.reread and step > rules.unread_row:
+        whole, step = False, rules.loop_block  # Nothing is gained by keeping what is not read again.
+    rows = max(1, rules.block // step)
     if shape.rows is not None:
         rows = min(rows, pow2(shape.rows))
-        while rows > 1 and shape.rows // rows < 2 * _sms(chip):
+        while rows > 1 and shape.rows // rows < rules.busy_programs * _sms(chip):
             rows //= 2
     return NestSchedule(tile=(rows,), row=step, persistent=whole, num_warps=warps_for(rows * step))
 
 
 def _columns(shape: RowShape, sms: int) -> NestSchedule:
     """Neighbours in memory are neighbouring results: a program takes a strip of these."""
-    columns = 2 * _STRIP if shape.rows is None or shape.rows >= 2 * _STRIP * sms else _STRIP
+    rules = loop_rules()
+    is_wide = shape.rows is None or shape.rows >= rules.busy_programs * rules.strip * sms
+    columns = 2 * rules.strip if is_wide else rules.strip
     if shape.rows is not None:
         columns = min(columns, pow2(shape.rows))
-    step = max(1, _STRIP_ELEMENTS // columns)
+    step = max(1, rules.strip_elements // columns)
     whole = (
         bool(shape.length) and shape.length is not None and pow2(shape.length) <= (2 * step if shape.reread else step)
     )
     if whole and shape.length is not None:
         step = pow2(shape.length)
-    warps = max(1, min(8, columns * step // 512))
+    warps = min(rules.tile_warps, warps_for(columns * step))
     return NestSchedule(tile=(columns,), row=step, persistent=whole, num_warps=warps)

@@ -14,6 +14,7 @@ from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_spec
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 from kiln.lowering.gpu.dot.readers import generic_readers, source
+from kiln.lowering.gpu.rules import attention_rules
 
 __all__ = ["AttentionCase", "attention_alone", "attention_reason"]
 
@@ -46,8 +47,6 @@ _OWN = paths.group("cuda no cuDNN attention", *TABLE.names("own"), "a kernel beh
 _NARROW = (ir.BF16Type, ir.F16Type)
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes, which hardware moves at once."""
-_MANY_KEYS = 1024
-"""From which on, without a causal mask, a quarter of the attention's time is more than a pass over its result."""
 
 
 def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
@@ -82,15 +81,14 @@ def _case(op: ir.Operation, tensor_maps: bool, arch: str) -> AttentionCase:
 
 def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> bool:
     """Whether what is behind an attention of our own is better a kernel behind it: Hopper's kernel, which takes nothing
-    behind it, gains more than the pass over its result costs (4 x 16 heads of 128, 2048 tokens: the kernel for all GPUs
-    with one pointwise op 306 us, cuDNN's with a kernel behind it 251).
+    behind it, gains more than the pass over its result costs.
     """
     if not tensor_maps or next(generic_readers(op.results[0]), None) is None:
         return False
     shape = _large_heads(op, arch)
     if shape is None or shape.keys is None or choose_specialized(shape, machine(arch)) is None:
         return False
-    least = _MANY_KEYS * (2 if shape.causal else 1)
+    least = attention_rules().many_keys * (2 if shape.causal else 1)
     is_alone = shape.keys >= (least // 2 if _loads_as_much(op.results[0]) else least)
     if is_alone:
         _OWN("a kernel behind it")
@@ -98,10 +96,7 @@ def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEF
 
 
 def _loads_as_much(value: ir.Value) -> bool:
-    """Whether what reads a value reads another tensor of its size: an epilogue that keeps attention's programs waiting
-    (8 x 16 heads of 128, 512 tokens, divided by a function of a tensor: 54.8 us in one kernel, 49.7 in two; causal,
-    1024: 117.8, 110.7; without a tensor 48.2, 47.5 and 99.1, 103.5).
-    """
+    """Whether what reads a value reads another tensor of its size: an epilogue that attention's programs wait for."""
     size = prod(ir.RankedTensorType(value.type).shape)
     others = [x for reader in generic_readers(value) for x in list(reader.operands)[: -len(reader.results)]]
     return any(

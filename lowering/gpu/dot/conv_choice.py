@@ -14,6 +14,7 @@ from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.lowering.gpu.dot.conv_window import is_sliding
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
+from kiln.lowering.gpu.rules import convolution_rules
 
 __all__ = ["ConvolutionCase", "convolution_reason", "no_pixels_as_channels", "slides", "wants_channels_last"]
 
@@ -97,24 +98,17 @@ def no_pixels_as_channels(op: ir.Operation) -> str:
         return "transposed, or of groups of channels"
     if not weight.has_static_shape or min(*image.shape[1:], *result.shape[2:]) <= 0:
         return "sizes known at run time only"
+    rules = convolution_rules()
     channels, *kernel = weight.shape[1:]
     stride, dilation = (list(ir.DenseI64ArrayAttr(op.attributes[n])) for n in ("stride", "dilation"))
-    if channels > _FEW_CHANNELS or max(stride) == 1:
+    if channels > rules.few_channels or max(stride) == 1:
         return "channels enough, or no stride"
     if any(k <= s for k, s in zip(kernel, stride, strict=True)) or max(dilation) > 1:
         return "windows that do not overlap, or have gaps"
-    if prod(kernel) * channels <= _MANY_TERMS:
+    if prod(kernel) * channels <= rules.many_terms:
         return "small windows"
     known = max(result.shape[0], 1)
-    return "little work" if known * prod(result.shape[1:]) * prod(kernel) * channels < _LEAST_WORK else ""
-
-
-_FEW_CHANNELS = 4
-"""Channels of an image: neither tensor cores nor 16-byte loads have use for them."""
-_MANY_TERMS = 64
-"""Terms of a sum up to which loading single elements costs less than a copy."""
-_LEAST_WORK = 1 << 24
-"""Multiplications of a convolution that take as long as starting the kernel that makes the copy."""
+    return "little work" if known * prod(result.shape[1:]) * prod(kernel) * channels < rules.copy_work else ""
 
 
 def convolution_reason(op: ir.Operation, arch: str = DEFAULT_ARCH) -> str | None:

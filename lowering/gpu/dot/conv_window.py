@@ -9,14 +9,13 @@ In numbers alone, as the frontend asks in processes that load their code and nev
 from collections.abc import Iterable, Sequence
 from math import prod
 
-__all__ = ["LEAST_WORK", "MOST_TAPS", "WRITTEN_OUT", "is_sliding"]
+from kiln.lowering.gpu.rules import convolution_rules
+
+__all__ = ["MOST_TAPS", "WRITTEN_OUT", "is_sliding"]
 
 WRITTEN_OUT = 9
 """Taps of windows of single channels that are no loop."""
 MOST_TAPS = 49
-LEAST_WORK = 10 << 20
-"""Multiplications from which on the kernel that turns the weight is little beside it: those of the smallest case that
-was measured (`choices/convolution.toml`)."""
 
 
 def is_sliding(
@@ -31,4 +30,4 @@ def is_sliding(
     if not is_depthwise or any(n != 1 for n in steps):
         return False
     fits = 1 < prod(window) <= MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
-    return fits and prod(result) * prod(window) >= LEAST_WORK
+    return fits and prod(result) * prod(window) >= convolution_rules().sliding_work

@@ -45,6 +45,7 @@ from kiln.lowering.gpu.dot.specialized_fusion import emit_specialized_fusion, pl
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
+from kiln.lowering.gpu.rules import product_rules
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.body import FusionBody
 
@@ -67,15 +68,6 @@ class DotOptions:
 
 DEFAULTS = DotOptions()
 
-_MANY_SUMS = 64 * 128
-"""Of one program, from which more warps than the sums need shorten what follows."""
-
-_LARGE_TILE = 128 * 256
-_LONG_PIECES = 4
-"""Of such a tile whose program takes another one, with functions behind it. GELU, in microseconds with two and four:
-343.8 and 331.4 (32768 x 3072 x 768), 135.8 and 130.6 (12608 rows), 137.0 and 132.5 (8192 x 4096 x 1024), 195.3 and
-193.0 (4096 cubed); a bias only 162.0 and 162.4 (16384 x 3072 x 1024)."""
-
 
 def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> GemmSchedule:
     """The schedule of a product.
@@ -87,11 +79,12 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotO
     schedule = replace(schedule, precision="tf32" if shape.dtype == "tf32" else _precision(body))
     if not _is_long(body):
         return schedule
+    rules = product_rules()
     sums = schedule.block_n * (schedule.block_m if isinstance(schedule, TileSchedule) else 1)
-    if schedule.num_warps == 4 and sums >= _MANY_SUMS:
+    if schedule.num_warps == 4 and sums >= rules.many_sums:
         schedule = replace(schedule, num_warps=8)
-    if isinstance(schedule, TmaSchedule) and schedule.persistent and sums >= _LARGE_TILE:
-        schedule = replace(schedule, epilogue_pieces=max(schedule.epilogue_pieces, _LONG_PIECES))
+    if isinstance(schedule, TmaSchedule) and schedule.persistent and sums >= 128 * 256:
+        schedule = replace(schedule, epilogue_pieces=max(schedule.epilogue_pieces, rules.long_pieces))
     return schedule
 
 
@@ -102,9 +95,7 @@ def _precision(body: FusionBody) -> Precision:
 
 
 def _is_long(body: FusionBody) -> bool:
-    """Whether what follows a product takes functions, which nothing hides where a program has one tile: 1024 cubed with
-    GELU takes 7.3 us with 8 warps, 8.5 with 4; without it 4 are as fast.
-    """
+    """Whether what follows a product takes functions, which nothing hides where a program has one tile."""
     generics = [op for op in body.operations if op.operation.name == "linalg.generic"]
     return any(inner.operation.name.startswith("math.") for op in generics for inner in op.regions[0].blocks[0])
 

@@ -1,25 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which kernel and tiles for a matrix product on a GPU: the rule, and the measurements behind it.
+"""Which kernel and tiles for a matrix product on a GPU: the rule, with the limits of `choices/product_tiles.toml`.
 
-Measured on an H200 with bf16, f32 sums, weights as [n, k]; the winner of a sweep, against cuBLAS:
-
-| m x n x k           | tile         | warps | stages | speed against cuBLAS |
-|---------------------|--------------|-------|--------|----------------------|
-| 1 x 4096 x 4096     | gemv         | 4     |        | 1.37                 |
-| 16 x 4096 x 4096    | 16x32x128    | 4     | 8      | 1.20                 |
-| 64 x 4096 x 4096    | 64x32x256    | 4     | 4      | 1.00                 |
-| 128 x 4096 x 4096   | 64x64x128    | 4     | 5      | 1.06                 |
-| 256 x 4096 x 4096   | 64x128x128   | 4     | 4      | 1.00                 |
-| 512 x 4096 x 4096   | 128x128x64   | 4     | 6      | 1.00                 |
-| 1024 cubed          | 64x128x128   | 4     | 4      | 1.01                 |
-| 2048 x 4096 x 4096  | 128x256x64   | 8     | 4      | 0.99                 |
-| 4096 cubed          | 128x256x64   | 8     | 4      | 1.01                 |
-| 4000 x 4104 x 4104  | 256x128x64   | 8     | 4      | 0.85 (128x256: 0.72) |
-
-One model of time picks each of these: tiles in rounds over the multiprocessors, each round as long as the slower of
-the tensor cores and the loads. Other sizes follow from it, not from the table.
+One model of time picks the tile: rounds of tiles over the multiprocessors, each round as long as the slower of the
+tensor cores and the loads. It picks each winner of the sweep that the shares of its tiles were fitted to ("tiles of
+products" in benchmarks/results/performance/h200-experiments.json).
 """
 
 from collections.abc import Sequence
@@ -29,53 +15,25 @@ from math import prod
 from kiln.dialects.schedules.gpu import GemmSchedule, GemvSchedule, TileSchedule, TmaSchedule
 from kiln.lowering.considered import cheapest
 from kiln.lowering.gpu.dot.machine import Machine
+from kiln.lowering.gpu.rules import product_rules
 
 Known = int | None
 """A size or stride; None where it is known at run time only."""
 
-# (rows, columns): share of the tensor cores' peak that a tile of this shape reaches, and its warps.
-TILES: dict[tuple[int, int], tuple[float, int]] = {
-    (128, 256): (0.95, 8),
-    (256, 128): (0.9, 8),
-    (128, 128): (0.88, 4),
-    (64, 128): (0.75, 4),
-    (128, 64): (0.75, 4),
-    (64, 64): (0.6, 4),
-    (64, 32): (0.4, 4),
-    (32, 64): (0.4, 4),
-    (32, 32): (0.25, 4),
-    (16, 64): (0.2, 4),
-    (16, 32): (0.2, 4),
-    (64, 16): (0.2, 4),
-    (16, 16): (0.1, 4),
-}
+TILES = {(int(rows), int(columns)): share for rows, columns, share in product_rules().tiles}
+"""(rows, columns) -> share of the tensor cores' peak that a tile of this shape reaches."""
 _REGISTER_FILE = 65536
 """Registers of a multiprocessor, of 32 bits."""
-_OTHER_REGISTERS = 48
-"""Registers that a thread of a product holds besides its sums."""
-_FEWEST_REGISTERS = 40
-"""The same where operands come through tensor maps and nothing large is loaded behind the sums. It counts where all
-programs are on the GPU at once with it: 25088 x 256 x 1024 takes 29.2 us with three of two stages on a multiprocessor,
-34.6 with two of three stages."""
-_DYNAMIC_SIZE = 512
-"""Stands for a size that is not known when the tile is chosen."""
-_DYNAMIC_BATCH = 32
-"""Stands for a number of matrices that is not known then."""
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes, which hardware stores at once."""
-_NARROW_STORES = 0.9
-"""Share of their speed that tiles higher than wide have where the result's rows start anywhere: 16384 x 50257 x 1024
-takes 2777 us with 128 x 256, 3231 with 256 x 128 (12608 x 3072 x 768, GELU: 136 and 145; 4096 cubed: 195 and 209)."""
-_GROUP = 8
-"""Rows of tiles that are walked together, so that neighbours share operands in the second-level cache."""
 
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
 """8-bit floats that tensor cores take."""
 BYTES: dict[str, int] = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 BYTES |= dict.fromkeys(FLOAT8, 1)
 """Of an element."""
-_REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
-"""Largest side of a tile where the sums are no work for tensor cores: registers hold the operands as well."""
+_PLAIN = ("f32", "f64", "i16", "i32", "i64")
+"""Sums that are no work for tensor cores."""
 
 
 @dataclass(frozen=True)
@@ -123,20 +81,23 @@ def tiles_by_time(shape: ProductShape, machine: Machine) -> list[tuple[int, int]
 
 
 def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
-    limit = _REGISTERS.get(shape.dtype, 256)
+    rules = product_rules()
+    is_integer = shape.dtype.startswith("i")
+    limit = 256 if shape.dtype not in _PLAIN else rules.integer_side if is_integer else rules.plain_side
     area = limit * min(limit, 128)
     return [t for t in TILES if max(t) <= limit and t[0] * t[1] * shape.products <= area]
 
 
 def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
     """Nanoseconds that the product takes with this tile, if loads and sums overlap perfectly."""
-    m, n, k = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.m, shape.n, shape.k))
-    batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
+    rules = product_rules()
+    m, n, k = (rules.dynamic_size if x is None else max(x, 1) for x in (shape.m, shape.n, shape.k))
+    batch = rules.dynamic_batch if shape.batch is None else max(shape.batch, 1)
     rows, columns = tile
     tiles = batch * _ceil(m, rows) * _ceil(n, columns)
-    efficiency = TILES[tile][0]
+    efficiency = TILES[tile]
     if rows > columns and shape.n is not None and shape.n % _GRAIN:
-        efficiency *= _NARROW_STORES
+        efficiency *= rules.narrow_stores
     sums = shape.products * rows * columns / (machine.rate_of(shape.dtype) * efficiency)
     loads = (rows + shape.products * columns) * BYTES[shape.dtype] / machine.load_rate
     return _ceil(tiles, machine.sms) * (max(sums, loads) * k + machine.round_time)
@@ -146,13 +107,14 @@ def gemv(shape: ProductShape) -> GemvSchedule:
     """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
     columns, a few steps of the reduction at a time.
     """
+    rules = product_rules()
     transposed = shape.m != 1
     along = shape.lhs_strides[1] if transposed else shape.rhs_strides[0]
     if along == 1:
-        block_k = min(4096, pow2(shape.k or 4096))
-        block_n = max(1, 2048 // block_k)
+        block_k = min(rules.row_step, pow2(shape.k or rules.row_step))
+        block_n = max(1, rules.row_elements // block_k)
     else:
-        block_n, block_k = 64, 64
+        block_n, block_k = rules.across
     return GemvSchedule(transposed=transposed, block_n=block_n, block_k=block_k, num_warps=4, num_stages=3)
 
 
@@ -172,12 +134,12 @@ def takes_descriptors(shape: ProductShape) -> bool:
 
 
 def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
+    rules = product_rules()
     rows, columns = tile
-    m, n = (_DYNAMIC_SIZE if x is None else x for x in (shape.m, shape.n))
-    batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
+    m, n = (rules.dynamic_size if x is None else x for x in (shape.m, shape.n))
+    batch = rules.dynamic_batch if shape.batch is None else max(shape.batch, 1)
     tiles = batch * _ceil(m, rows) * _ceil(n, columns)
-    # Batches: 128 x 128 tiles take 1.1 to 1.35 times as long without (smaller ones take longer with it).
-    least = 128 * 256 if shape.batch == 1 else 128 * 128
+    least = rules.persistent_sums[0 if shape.batch == 1 else 1]
     persistent = shape.products * rows * columns >= least and tiles > machine.sms
     if rows < 64:
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
@@ -188,12 +150,10 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
     room = machine.shared_bytes - rows * columns // pieces * max(2, BYTES[shape.dtype]) - 1024
-    # A persistent program's loop goes on with the next tile: short sums need as many stages (1.5 times as fast). A
-    # fourth stage is memory that the epilogue misses: 128 x 256 tiles with four and three take, in microseconds,
-    # 374 and 353 (32768 x 3072 x 768, GELU), 873 and 820 (8192 x 8192 x 4096, SiLU), 145 and 140 (8192 x 4096 x 1024,
-    # GELU), 415 and 402 (8192 x 4096 x 4096, relu), 218 and 219 (4096 cubed, GELU), 167 and 168 (bias only).
+    # A persistent program's loop goes on with the next tile: short sums need as many stages (1.5 times as fast).
     terms = replace(shape, k=None) if persistent else shape
-    stages = _stages(terms, rows, columns, schedule.block_k, room, limit=3 if persistent else 6)
+    most = rules.persistent_stages if persistent else rules.map_stages
+    stages = _stages(terms, rows, columns, schedule.block_k, room, limit=most)
     return TmaSchedule(
         block_m=rows,
         block_n=columns,
@@ -208,26 +168,28 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
 
 
 def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
+    rules = product_rules()
     rows, columns = tile
     size = BYTES[shape.dtype]
-    if shape.dtype in _REGISTERS:
-        block_k = 16
+    if shape.dtype in _PLAIN:
+        block_k = rules.plain_step
     else:
-        # 128 bytes of the reduction for large tiles, more where a tile is too small to hide the loop's overhead.
-        block_k = (64 if rows + columns > 192 else 256 if (rows, columns) == (64, 32) else 128) * 2 // size
+        large, small, of_64x32 = rules.steps
+        is_large = rows + columns > rules.large_sides
+        block_k = (large if is_large else of_64x32 if (rows, columns) == (64, 32) else small) * 2 // size
         block_k = min(block_k, 128 if size == 1 else block_k)
     least = 32 if size == 1 else 16
     if shape.k is not None:
         block_k = max(least, min(block_k, pow2(shape.k)))
-    limit = 8 if rows < 64 else 5 if rows + columns <= 128 else 4 if rows + columns <= 256 else 3
-    stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, limit)
+    most = 0 if rows < 64 else 1 if rows + columns <= 128 else 2 if rows + columns <= 256 else 3
+    stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, rules.stages[most])
     # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
-    warps = 8 if shape.products * rows * columns > 128 * 128 else TILES[tile][1]
+    warps = 8 if shape.products * rows * columns > 128 * 128 else 4
     return TileSchedule(
         block_m=rows,
         block_n=columns,
         block_k=block_k,
-        group_m=_GROUP,
+        group_m=rules.group_rows,
         num_warps=warps,
         num_stages=stages,
         # With 128 sums a thread an epilogue spills, unless it has half of them at a time.
@@ -247,13 +209,14 @@ def resident_stages(shape: ProductShape, machine: Machine, schedule: TileSchedul
     """Stages (at least two) with which as many programs share a multiprocessor as the grid has for it and its
     registers hold: where loads and stores take the time, these hide them better than a deep pipeline.
     """
+    rules = product_rules()
     rows, columns, block_k = schedule.block_m, schedule.block_n, schedule.block_k
-    batch, m, n = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
+    batch, m, n = (rules.dynamic_size if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
     waiting = _ceil(batch * _ceil(m, rows) * _ceil(n, columns), machine.sms)
     threads = 32 * schedule.num_warps
     sums = shape.products * rows * columns // threads
-    programs = max(1, min(waiting, _REGISTER_FILE // (threads * (sums + _OTHER_REGISTERS))))
-    if isinstance(schedule, TmaSchedule) and waiting <= _REGISTER_FILE // (threads * (sums + _FEWEST_REGISTERS)):
+    programs = max(1, min(waiting, _REGISTER_FILE // (threads * (sums + rules.other_registers))))
+    if isinstance(schedule, TmaSchedule) and waiting <= _REGISTER_FILE // (threads * (sums + rules.fewest_registers)):
         programs = waiting
     stage = (rows + shape.products * columns) * block_k * BYTES[shape.dtype]
     return max(2, machine.shared_bytes // programs // stage)

@@ -16,6 +16,7 @@ from kiln.lowering import paths
 from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Index, is_float
+from kiln.lowering.gpu.rules import loop_rules
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Loops
@@ -24,9 +25,6 @@ from kiln.lowering.tile.scans import Scan, Values, scan_of
 
 _TAKEN = paths.group("gpu scan", "one block", "several blocks", "several rows a program", "across memory", "recurrence")
 
-LONGEST_BLOCK = 4096
-"""Elements of a row that are scanned at once."""
-
 
 def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     """Rows per program, elements of a row per step, warps."""
@@ -34,14 +32,16 @@ def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     at = scan.dim
     sizes = [affine.constant_of(d) for d in body.dims(scan.op.results[0])]
     length = sizes[at]
-    step = LONGEST_BLOCK if length is None else min(LONGEST_BLOCK, rules.pow2(length))
+    limits = loop_rules()
+    step = limits.scan_block if length is None else min(limits.scan_block, rules.pow2(length))
     rows: int | None = 1
     for k, n in enumerate(sizes):
         rows = None if n is None or rows is None else rows * (1 if k == at else n)
     along = at == len(sizes) - 1
-    tile = max(1, (rules.BLOCK if along else 2 * rules.BLOCK) // step)
+    tile = max(1, (limits.block if along else 2 * limits.block) // step)
     if not along:
-        tile, step = max(tile, 32), min(step, 128)
+        least, most = limits.across_scan
+        tile, step = max(tile, least), min(step, most)
     if rows is not None:
         tile = min(tile, rules.pow2(rows))
     return ScanSchedule(rows=tile, row=step, num_warps=rules.warps_for(tile * step))

@@ -4,6 +4,7 @@
 """Depthwise windows that move by one position: numbers of the kernel, and of gradients that it makes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,8 @@ CASES = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CompileReport]]:
     """Small convolutions take the kernel; the reports of what is compiled."""
-    monkeypatch.setattr(conv_window, "LEAST_WORK", 1)
+    rules = replace(conv_window.convolution_rules(), sliding_work=1)
+    monkeypatch.setattr(conv_window, "convolution_rules", lambda: rules)
     torch._dynamo.reset()
     torch.manual_seed(0)
     with collect() as reports:
