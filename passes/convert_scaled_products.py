@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.rounding import round_implicitly
+from kiln.lowering.gpu.rules import product_rules
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 from kiln.passes.rewrites import may_rewrite
@@ -20,13 +21,6 @@ __all__ = ["ConvertScaledProducts"]
 _CALL = "aten._scaled_mm.default"
 _NAMES = ("self", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum")
 _FLOAT8 = (ir.Float8E4M3FNType, ir.Float8E5M2Type)
-_FEW_ROWS, _FEW_ROWS_FAST = 64, 512
-"""Rows up to which a kernel of ours was not slower than cuBLAS with scales of rows; the latter with fast sums.
-
-H200, microseconds, ours / cuBLAS with scales of rows / with one scale (m x n x k): 16x4096x4096 9.5 / 13.9 / 7.4,
-64x4096x4096 10.8 / 14.1 / 7.8, 512x4096x4096 27.3 / 15.8 / 15.5, 1024 cubed 6.3 / 6.8 / 5.3, 4096 cubed 184 / 110 /
-108; with fast sums 9.3 / 14.3 / 7.6, 10.2 / 15.2 / 8.0, 15.7 / 16.4 / 15.2, 5.2 / 8.1 / 5.1, 104 / 100 / 102.
-"""
 
 
 @register_pass
@@ -78,9 +72,9 @@ class ConvertScaledProducts(Pass):
 
     arch: str = "sm_90"
     """What the kernels are for: without tensor cores for 8-bit floats (before sm_89), calls stay."""
-    most_rows: int = _FEW_ROWS
+    most_rows: int = product_rules().scaled_rows
     """Rows of the left operand up to which a call is replaced."""
-    most_rows_fast: int = _FEW_ROWS_FAST
+    most_rows_fast: int = product_rules().scaled_rows_fast
     """The same where ``use_fast_accum`` is set."""
     one_scale: bool = False
     """Replace calls with one scale for each operand, too."""

@@ -20,10 +20,12 @@ __all__ = [
     "ConvolutionRules",
     "LoopRules",
     "ProductRules",
+    "TuningRules",
     "attention_rules",
     "convolution_rules",
     "loop_rules",
     "product_rules",
+    "tuning_rules",
 ]
 
 _FOLDER = Path(__file__).resolve().parent / "choices"
@@ -80,6 +82,8 @@ class ProductRules:
     row_elements: int
     across: tuple[int, ...]
     few_rows: int
+    scaled_rows: int
+    scaled_rows_fast: int
     least_part: int
     most_parts: int
     part_gain: float
@@ -125,11 +129,23 @@ class ConvolutionRules:
     copy_work: int
 
 
+@dataclass(frozen=True)
+class TuningRules:
+    """`max-autotune`: which ops are timed against a library, and which way replaces another."""
+
+    margin: float
+    hopeless: float
+    least_product: int
+    least_convolution: int
+    least_attention: int
+
+
 RULES = {
     "attention_tiles": AttentionRules,
     "convolution_tiles": ConvolutionRules,
     "loops": LoopRules,
     "product_tiles": ProductRules,
+    "tuning": TuningRules,
 }
 """The class of each file of rules."""
 
@@ -156,3 +172,9 @@ def attention_rules() -> AttentionRules:
 def convolution_rules() -> ConvolutionRules:
     """`choices/convolution_tiles.toml`."""
     return read_rules(_FOLDER / "convolution_tiles.toml", ConvolutionRules)
+
+
+@cache
+def tuning_rules() -> TuningRules:
+    """`choices/tuning.toml`."""
+    return read_rules(_FOLDER / "tuning.toml", TuningRules)

@@ -15,10 +15,10 @@ from kiln.dialects.kiln import name_of, static_flops
 from kiln.dialects.schedules import to_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.fusions import DotOptions
+from kiln.lowering.gpu.rules import tuning_rules
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain, schedule_module
 from kiln.lowering.gpu.tune.judge import Case, Judge
 from kiln.lowering.gpu.tune.plan_trial import PlanTrial
-from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.channels_last import channels_last
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.tune.measure import Measure
@@ -29,13 +29,6 @@ __all__ = ["AttentionJudge", "ConvolutionJudge"]
 
 Replace = Callable[[ir.Operation], None]
 """Puts the call in an op's place."""
-
-_HOPELESS = 1.3
-"""Times the library's: no schedule of the own kernel was seen to make up for that."""
-_LEAST_CONVOLUTION = 1 << 24
-"""Multiplications below which starting a kernel is all that takes time."""
-_LEAST_ATTENTION = 1 << 33
-"""Operations (some 15 us) below which the call itself takes the processor longer than any kernel the GPU."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +95,13 @@ class _CallJudge(Judge[_CallCase]):
         own, library = self.tuner.measure([mine, call], self.tuner.seconds / 2)
         tried = [TriedSchedule("own, by the rules", own.median), TriedSchedule("library", library.median)]
         # An own kernel that is ahead as it is gets its schedule later, from `autotune-gpu`.
-        is_close_call = own.median <= _HOPELESS * library.median and not own.beats(library, MARGIN)
+        rules = tuning_rules()
+        is_close_call = own.median <= rules.hopeless * library.median and not own.beats(library, rules.margin)
         if is_close_call and self._tune(case.kernels):
             mine, _ = trial.prepare(case.own)
             own, library = self.tuner.measure([mine, call], self.tuner.seconds)
             tried.append(TriedSchedule("own", own.median))
-        wins = library.beats(own, MARGIN)
+        wins = library.beats(own, rules.margin)
         return Found(LibraryVerdict(wins), "library" if wins else "default", own.median, library.median, tried)
 
     def _with_call(self, case: _CallCase) -> ir.Module:
@@ -137,7 +131,7 @@ class ConvolutionJudge(_CallJudge):
     """For `kiln.conv`; the batch norm behind it is part of both ways."""
 
     library = "cuDNN"
-    least = _LEAST_CONVOLUTION
+    least = tuning_rules().least_convolution
 
     @override
     def work(self, op: ir.Operation) -> int:
@@ -163,7 +157,7 @@ class AttentionJudge(_CallJudge):
     """For `kiln.attention` of four dims without a mask."""
 
     library = "ATen"
-    least = _LEAST_ATTENTION
+    least = tuning_rules().least_attention
 
     @override
     def work(self, op: ir.Operation) -> int:

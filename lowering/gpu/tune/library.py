@@ -21,18 +21,15 @@ from kiln.dialects.schedules import from_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product, stands_alone
+from kiln.lowering.gpu.rules import tuning_rules
 from kiln.lowering.gpu.tune.extract import pointwise_chain, scheduled
 from kiln.lowering.gpu.tune.judge import Case, Judge
 from kiln.lowering.gpu.tune.library_trial import library_calls
 from kiln.lowering.gpu.tune.trial import GpuTrial
-from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.tune.store import Found, LibraryVerdict, TriedSchedule
 
 __all__ = ["ProductJudge"]
-
-_LEAST_WORK = 1 << 26
-"""Multiplications below which a call costs more than any kernel saves."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class ProductJudge(Judge[_ProductCase]):
             return None
         if bool(ir.IntegerAttr(op.attributes["transpose_lhs"]).value) or prod(result.shape) == 0:
             return None
-        if static_flops(op) < 2 * _LEAST_WORK or op.operands[0] == op.operands[1]:
+        if static_flops(op) < 2 * tuning_rules().least_product or op.operands[0] == op.operands[1]:
             return None
         if not stands_alone(op):
             return None
@@ -85,13 +82,14 @@ class ProductJudge(Judge[_ProductCase]):
         runs = [mine, *(run for _, run in theirs), *([] if split is None else [split])]
         times = self.tuner.measure(runs, self.tuner.seconds)
         labels = ["own", *(f"library {candidate}" for candidate, _ in theirs), f"{parts} parts"]
+        margin = tuning_rules().margin
         first, best = 1, min(range(1, 1 + len(theirs)), key=lambda i: times[i].median)
-        if not times[best].beats(times[first], MARGIN):
+        if not times[best].beats(times[first], margin):
             best = first
-        library = times[best].beats(times[0], MARGIN)
+        library = times[best].beats(times[0], margin)
         tried = [TriedSchedule(label, time.median) for label, time in zip(labels, times, strict=False)]
         found = LibraryVerdict(library, theirs[best - 1][0])
-        if split is not None and all(times[-1].beats(times[i], MARGIN) for i in (0, best)):
+        if split is not None and all(times[-1].beats(times[i], margin) for i in (0, best)):
             found = LibraryVerdict(False, theirs[best - 1][0], parts, times[-1].median)
         label = "library" if found.library else "default"
         return Found(found, label, times[0].median, times[best].median, tried)

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects.schedules import from_attribute
 from kiln.lowering.gpu.dot.fusions import DotOptions
+from kiln.lowering.gpu.rules import tuning_rules
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.lowering.gpu.tune.trial import GpuTrial, Started
@@ -22,8 +23,6 @@ from kiln.lowering.tune.tuner import Contest, Tuner
 
 __all__ = ["GpuTuner"]
 
-MARGIN = 1.02
-"""A candidate has to be faster than the default by more than this: between equal kernels, replays differ by less."""
 MAX_CANDIDATES = 12
 
 
@@ -36,7 +35,7 @@ class GpuTuner(Tuner):
         measure: times runs, see `Measure`; by default replays of CUDA graphs.
     """
 
-    margin = MARGIN
+    margin = tuning_rules().margin
 
     def __init__(
         self,

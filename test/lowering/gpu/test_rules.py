@@ -16,8 +16,9 @@ TABLES = ("attention", "convolution", "matmul")
 
 def test_each_file_is_a_group_or_a_table() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted([*TABLES, *rules.RULES])
-    for read in (rules.loop_rules, rules.product_rules, rules.attention_rules, rules.convolution_rules):
-        assert type(read()) in rules.RULES.values()
+    products, loops = rules.product_rules(), rules.loop_rules()
+    groups = [products, loops, rules.attention_rules(), rules.convolution_rules(), rules.tuning_rules()]
+    assert {type(group) for group in groups} == set(rules.RULES.values())
 
 
 @pytest.mark.parametrize(
