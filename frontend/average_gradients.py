@@ -16,6 +16,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from kiln.lowering import paths
+from kiln.lowering.cpu.rules import gradient_rules
 
 __all__ = ["average_decompositions"]
 
@@ -25,12 +26,6 @@ _TAKEN = paths.group("cpu average-gradients", "channels last", "planar", "left t
 
 _MOST_WINDOWS = 25
 """Windows that cover one element: each is a load of a gradient."""
-_LONGEST_STEP = 4
-"""From window to window along a planar image's rows. Kernels read the elements of a vector one by one where a gradient
-is repeated more often, and ATen's kernel fills spans.
-"""
-_SHORT_ROW = 16
-"""Elements of planar rows of which kernels read one by one, unless steps divide the row."""
 
 
 def average_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -141,8 +136,9 @@ def _is_known(grad: Tensor, x: Tensor, count: int) -> bool:
 
 def _suits_rows(windows: _Windows) -> bool:
     """Whether kernels read vectors of the gradient along a row, where that was measured to be faster than ATen."""
-    is_long = windows.size > _SHORT_ROW or windows.size % windows.stride == 0
-    return windows.stride <= _LONGEST_STEP and is_long
+    rules = gradient_rules()
+    is_long = windows.size > rules.average_row or windows.size % windows.stride == 0
+    return windows.stride <= rules.average_step and is_long
 
 
 def _gradient(grad: Tensor, x: Tensor, windows: list[_Windows], include_padding: bool, divisor: int | None) -> Any:

@@ -14,15 +14,13 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from kiln.lowering import paths
+from kiln.lowering.cpu.rules import gradient_rules
 
 __all__ = ["padding_decompositions"]
 
 aten = torch.ops.aten
 
 _TAKEN = paths.group("cpu padding-gradients", "folded back", "wide border left to ATen")
-
-_WIDEST = 1
-"""Border of an image, in elements: of images with channels last and wider borders ATen's op is faster."""
 
 
 def padding_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -39,7 +37,7 @@ def _gradient(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     # Of an image of the CPU: GPUs were not measured.
     if not is_known or min(padding) < 0 or x.device.type != "cpu" or not x.dtype.is_floating_point:
         return NotImplemented
-    if count == 2 and max(padding) > _WIDEST:
+    if count == 2 and max(padding) > gradient_rules().reflected_border:
         _TAKEN("wide border left to ATen")
         return NotImplemented
     _TAKEN("folded back")

@@ -19,10 +19,12 @@ __all__ = [
     "FOLDER",
     "AttentionRules",
     "ConvolutionRules",
+    "GradientRules",
     "LoopRules",
     "ProductRules",
     "Rules",
     "TileRules",
+    "gradient_rules",
     "rules_of",
 ]
 
@@ -146,8 +148,17 @@ class LoopRules:
 
 
 @dataclass(frozen=True)
+class GradientRules:
+    """Gradients that the frontend writes as pointwise ops or leaves to ATen, on every CPU."""
+
+    average_step: int
+    average_row: int
+    reflected_border: int
+
+
+@dataclass(frozen=True)
 class Rules:
-    """All of them, for vectors of one width."""
+    """All that schedules read, for vectors of one width."""
 
     products: ProductRules
     tiles: TileRules
@@ -164,3 +175,9 @@ def rules_of(vector_bytes: int) -> Rules:
         name: read_rules(FOLDER / f"{name}.toml", class_, vector_bytes) for name, class_ in classes.items()
     }
     return Rules(**found)
+
+
+@cache
+def gradient_rules() -> GradientRules:
+    """`choices/gradients.toml`."""
+    return read_rules(FOLDER / "gradients.toml", GradientRules)
