@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scatters{atomics=false},compose-views,canonicalize,cse,fuse,assign-layouts,reuse-buffers,schedule-cpu,emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4 --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scatters{atomics=false},compose-views,canonicalize,cse,fuse,assign-layouts,reuse-buffers,schedule-cpu,emit-cpu-kernels" | filecheck %s
 
 // Each thread clears its rows, walks all indices, and adds the rows of the gradient that go to its own.
 
