@@ -3,12 +3,14 @@
 
 """Decides where the elements of each tensor between kernels lie in memory."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.lowering import paths
 from kiln.lowering.host.arrange import preferred_strides
 from kiln.lowering.host.channels_last import (
     channels_last,
@@ -25,6 +27,8 @@ from kiln.lowering.host.layout import Exprs, HostGraph, Layout, add, constant, i
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["AssignLayouts"]
+
+_TAKEN = paths.group("any assign-layouts", "joined dims")
 
 
 @register_pass
@@ -49,7 +53,8 @@ class AssignLayouts(Pass):
       kernel writes the operand so that the views of the result are aliases;
     * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
       strides describe the view, or a call of ATen would read it backwards, it becomes a copying fusion;
-    * a returned view stays an alias if its strides are those asked for, else it is copied.
+    * a returned view stays an alias if its strides are those asked for, or the kernel can write its result so that they
+      are (a group norm's groups and their channels, joined, as a channels-last result), else it is copied.
 
     Before::
 
@@ -257,19 +262,53 @@ def _why_copied(graph: HostGraph, view: ir.Value) -> str:
 def _strides_of_root(
     graph: HostGraph, layout: Layout, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]
 ) -> tuple[ir.AffineExpr, ...] | None:
-    """The strides of the root with which `value`, the root itself or a permutation of its dims, gets `wanted`."""
+    """The strides of the root with which `value`, the root itself, a permutation of its dims, or a reshape that joins
+    some of them, gets `wanted`.
+    """
     if value == layout.root:
         return wanted
     owner = ir.OpResult(value).owner.operation
-    if owner.operands[0] != layout.root:
+    if owner.operands[0] != layout.root or graph.shape(value) == ():
         return None
     map_ = ir.AffineMapAttr(owner.attributes["map"]).value
-    if map_.n_dims != len(map_.results) or not all(isinstance(e, ir.AffineDimExpr) for e in map_.results):
+    positions = [ir.AffineDimExpr(e).position if isinstance(e, ir.AffineDimExpr) else -1 for e in map_.results]
+    if sorted(positions) == list(range(map_.n_dims)):
+        return tuple(wanted[p] for p in positions)
+    return _strides_of_joined(graph, layout.root, value, wanted)
+
+
+def _strides_of_joined(
+    graph: HostGraph, root: ir.Value, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]
+) -> tuple[ir.AffineExpr, ...] | None:
+    """Strides of the root of a reshape, of static sizes, each dim of which joins dims of the root (a group norm's
+    [N, G, C / G, H, W] as [N, C, H, W]); None where the reshape would not have the strides `wanted` with them.
+    """
+    map_ = ir.AffineMapAttr(ir.OpResult(value).owner.attributes["map"]).value
+    sizes = [[affine.constant_of(n) for n in graph.shape(v)] for v in (root, value)]
+    known = [[n for n in shape if n is not None] for shape in sizes]
+    if known != sizes or math.prod(known[0]) != math.prod(known[1]):
         return None
-    positions = [ir.AffineDimExpr(e).position for e in map_.results]
-    if sorted(positions) != list(range(map_.n_dims)) or graph.shape(value) == ():
+    strides: list[ir.AffineExpr] = []
+    for e in map_.results:
+        inner, step = e, 1
+        if isinstance(inner, ir.AffineModExpr):
+            inner = ir.AffineModExpr(inner).lhs
+        if isinstance(inner, ir.AffineFloorDivExpr):
+            quotient = ir.AffineFloorDivExpr(inner)
+            inner, step = quotient.lhs, affine.constant_of(quotient.rhs)
+        if isinstance(inner, ir.AffineDimExpr) and step is not None:
+            strides.append(mul(wanted[ir.AffineDimExpr(inner).position], constant(step)))
+        elif isinstance(inner, ir.AffineConstantExpr):
+            strides.append(constant(1))  # of a dim of size 1
+        else:
+            return None
+    graph.assign(root, tuple(strides))
+    joined = graph.layout(value)
+    graph.forget(root)
+    if joined is None or not joined.same_strides(wanted):
         return None
-    return tuple(wanted[p] for p in positions)
+    _TAKEN("joined dims")
+    return tuple(strides)
 
 
 def _copy_fusion(graph: HostGraph, source: ir.Value, views: Sequence[ir.Operation], before: ir.Operation) -> ir.Value:

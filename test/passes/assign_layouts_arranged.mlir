@@ -35,3 +35,30 @@ func.func @two_orders(%q: tensor<2x4x16x16xf32>, %w: tensor<64x64xf32>) -> (tens
   %s = "kiln.scan"(%u) {dim = 1 : i64, kind = "sum"} : (tensor<2x64x16xf32>) -> tensor<2x64x16xf32>
   return %r, %s : tensor<2x16x64xf32>, tensor<2x64x16xf32>
 }
+
+// -----
+
+// A result [N, G, C / G, H, W] that is returned as [N, C, H, W] and channels last: the kernel writes it so, as both dims of
+// channels can be joined in that order.
+
+// CHECK-LABEL: func.func @groups
+// CHECK: kind = "scan", layouts = [affine_map<(d0, d1, d2, d3, d4) -> (d0 * 384 + d1 * 128 + d2 * 16 + d3 * 4 + d4)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3, d4) -> (d0 * 384 + d1 * 8 + d2 + d3 * 96 + d4 * 24)>]
+// CHECK-NOT: name = "copy"
+func.func @groups(%x: tensor<2x3x8x4x4xf32>) -> (tensor<2x24x4x4xf32> {kiln.strides = affine_map<() -> (384, 1, 96, 24)>}) {
+  %s = "kiln.scan"(%x) {dim = 4 : i64, kind = "sum"} : (tensor<2x3x8x4x4xf32>) -> tensor<2x3x8x4x4xf32>
+  %v = "kiln.view"(%s) {map = affine_map<(d0, d1, d2, d3) -> (d0, d1 floordiv 8, d1 mod 8, d2, d3)>, shape = affine_map<() -> (2, 24, 4, 4)>} : (tensor<2x3x8x4x4xf32>) -> tensor<2x24x4x4xf32>
+  return %v : tensor<2x24x4x4xf32>
+}
+
+// -----
+
+// A part of the result cannot say where all of it lies.
+
+// CHECK-LABEL: func.func @part_of_a_result
+// CHECK: name = "copy"
+func.func @part_of_a_result(%x: tensor<2x3x8x4x4xf32>) -> (tensor<2x16x4x4xf32> {kiln.strides = affine_map<() -> (256, 1, 64, 16)>}) {
+  %s = "kiln.scan"(%x) {dim = 4 : i64, kind = "sum"} : (tensor<2x3x8x4x4xf32>) -> tensor<2x3x8x4x4xf32>
+  %v = "kiln.view"(%s) {map = affine_map<(d0, d1, d2, d3) -> (d0, d1 floordiv 8, d1 mod 8, d2, d3)>, shape = affine_map<() -> (2, 16, 4, 4)>} : (tensor<2x3x8x4x4xf32>) -> tensor<2x16x4x4xf32>
+  return %v : tensor<2x16x4x4xf32>
+}

@@ -37,11 +37,16 @@ def vector_lanes(types: Sequence[ir.Type]) -> int:
     return bits // (64 if widths and min(widths) >= 64 else 32)
 
 
+def lanes_of(e: "Evaluator") -> int:
+    """Lanes of a machine vector of the elements that a kernel reads and writes."""
+    return vector_lanes([ir.RankedTensorType(t.type).element_type for t in e.body.tensors])
+
+
 def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
     """Lanes per step along a dim: `wide` machine vectors, fewer for a short dim (a power of two that covers it); at
     most `unknown` vectors where its size is known at run time only.
     """
-    lanes = vector_lanes([ir.RankedTensorType(t.type).element_type for t in e.body.tensors])
+    lanes = lanes_of(e)
     extent = e.loops.extents[lane]
     if not isinstance(extent, ir.AffineConstantExpr):
         return lanes * min(wide, unknown)

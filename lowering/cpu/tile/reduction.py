@@ -18,6 +18,7 @@ from torch_mlir.dialects import arith
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
@@ -27,6 +28,8 @@ from kiln.lowering.cpu.tile.scopes import Lane, Spilled
 from kiln.lowering.tile.access import Accesses, Indices, element_bytes
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
+
+_TAKEN = paths.group("cpu reductions", "short rows")
 
 CASCADE = 64
 """Terms that are added to one accumulator before it is added to the next one, which takes as many in turn, and so on:
@@ -84,6 +87,7 @@ class _Loops:
         self.lane: int | None = None
         self.width = e.lane.width
         self.chains = 1
+        self.is_cheap = False
         if vectorise:
             self.lane, self.width, self.chains = self._choose_lane()
         others = [d for d in self.dims if d != self.lane]
@@ -104,7 +108,8 @@ class _Loops:
         cost = sum(e.body.own_cost(r.op) for r in self.group)
         wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
         step = planning.lane_width(e, lane, wide)
-        if cost + self._cost_of_operands() > target().rules.loops.reduction_cost:
+        self.is_cheap = cost + self._cost_of_operands() <= target().rules.loops.reduction_cost
+        if not self.is_cheap:
             return lane, step, 1
         width = planning.lane_width(e, lane, 1)
         return lane, width, max(1, step // width)
@@ -132,9 +137,9 @@ class _Loops:
     def _flat(self) -> list[Combiner]:
         return [c for cs in self.combiners for c in cs]
 
-    def _one_chain(self, accs: list[ir.Value]) -> list[ir.Value]:
+    def _one_chain(self, accs: list[ir.Value], chains: int) -> list[ir.Value]:
         """The combination of all chains."""
-        count = len(accs) // self.chains
+        count = len(accs) // chains
         parts = [accs[i : i + count] for i in range(0, len(accs), count)]
         while len(parts) > 1:
             half = len(parts) // 2
@@ -178,7 +183,7 @@ class _Loops:
         start = start * self.chains
         accs = self._nest(outer, start, self._lane_loop if self.lane is not None else self._step)
         if self.lane is not None:
-            accs = self._one_chain(accs)
+            accs = self._one_chain(accs, self.chains)
             accs = [e.b.reduce(c.kind or "", a) for c, a in zip(self._flat(), accs, strict=True)]
         final: list[ir.Value] = []
         for c, acc, initial in zip(self._flat(), accs, self._initials(), strict=True):
@@ -202,9 +207,11 @@ class _Loops:
         e, d = self.e, dims[0]
         extent = e.index(e.loops.extents[d])
 
+        rows = self._rows_at_once() if len(dims) == 1 and leaf == self._lane_loop else 1
+
         def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
             with e.inside({d: i}):
-                if self._cascades() and len(dims) == 1 and leaf == self._lane_loop:
+                if self._cascades() and len(dims) == 1 and leaf == self._lane_loop and rows == 1:
                     return self._combine(carried, leaf(self._start() * self.chains))
                 if self._cascades() and leaf == self._step and self._long(dims[1:]):
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
@@ -212,11 +219,39 @@ class _Loops:
 
         borders: list[Index] = [0, extent] if self.cut is None or self.cut[0] != d else list(self.cut[1])
         for low, high in pairwise(borders):
-            if self._cascades() and len(dims) == 1 and leaf == self._step:
-                accs = self._chunked(low, high, 1, accs, body)
+            if rows > 1:
+                accs = self._short_rows(low, high, rows, accs, body)
+            elif self._cascades() and len(dims) == 1:
+                accs = self._chunked(low, high, 1, accs, body, self.chains)
             else:
                 accs = e.b.for_(low, high, 1, body, accs)
         return accs
+
+    def _rows_at_once(self) -> int:
+        """How many rows are summed each by itself where a row is a vector or two, as the channels of a group are: too
+        short for chains of its own.
+        """
+        extent = None if self.lane is None else affine.constant_of(self.e.loops.extents[self.lane])
+        if extent is None or not self.is_cheap or self.chains > 1 or any(c.kind is None for c in self._flat()):
+            return 1
+        vectors = -(-extent // self.width) * -(-self.width // planning.lanes_of(self.e)) * len(self.group)
+        return max(1, WIDE // vectors)
+
+    def _short_rows(
+        self, lower: Index, upper: Index, rows: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
+    ) -> list[ir.Value]:
+        """The loop over rows, `rows` of them at once with accumulators of their own."""
+        _TAKEN("short rows")
+        b, count = self.e.b, len(accs)
+        last = b.addi(lower, b.round_down(b.subi(upper, lower), rows))
+
+        def step(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            parts = [body(b.addi(i, r), carried[r * count : (r + 1) * count]) for r in range(rows)]
+            return [a for part in parts for a in part]
+
+        accs = [*accs, *self._start() * (rows - 1)]
+        accs = self._one_chain(self._chunked(lower, last, rows, accs, step, rows), rows)
+        return b.for_(last, upper, 1, body, accs)
 
     def _long(self, dims: list[int]) -> bool:
         """Whether loops over `dims` are worth a sum of their own (those of a pooling window are not)."""
@@ -229,7 +264,13 @@ class _Loops:
         return count >= CASCADE // 4
 
     def _chunked(
-        self, lower: Index, upper: Index, step: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
+        self,
+        lower: Index,
+        upper: Index,
+        step: int,
+        accs: list[ir.Value],
+        body: Callable[..., list[ir.Value]],
+        chains: int,
     ) -> list[ir.Value]:
         """A loop whose accumulators start anew every `CASCADE` turns, in as many levels as it takes."""
         b = self.e.b
@@ -242,11 +283,12 @@ class _Loops:
             def part(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
                 with self.e.inside({}):
                     end = b.mini(b.addi(c, size), high)
-                    return self._combine(carried, level(inner, c, end, self._start() * self.chains))
+                    return self._combine(carried, level(inner, c, end, self._start() * chains))
 
             return b.for_(low, high, size, part, accs, self._annotations())
 
-        return level(_chunks(lower, upper, step), lower, upper, accs)
+        sizes = _chunks(lower, upper, step) if self._cascades() else []
+        return level(sizes, lower, upper, accs)
 
     def _annotations(self) -> dict[str, str] | None:
         return NOT_UNROLLED if self.chains > 1 else None
@@ -273,10 +315,7 @@ class _Loops:
         def masked(carried: list[ir.Value]) -> list[ir.Value]:
             return one(last, carried, b.mask_below(b.subi(extent, last), width))
 
-        if self._cascades():
-            accs = self._chunked(0, whole, step, accs, body)
-        else:
-            accs = b.for_(0, whole, step, body, accs, self._annotations())
+        accs = self._chunked(0, whole, step, accs, body, self.chains)
         first, others = accs[:count], accs[count:]
         if self.chains > 1:
             first = b.for_(whole, last, width, one, first)

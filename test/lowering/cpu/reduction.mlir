@@ -197,3 +197,29 @@ func.func @pairs(%a: tensor<300x64xf32>, %b: tensor<200x64xf32>) -> tensor<300x2
   } -> tensor<300x200xf32>
   return %r : tensor<300x200xf32>
 }
+
+// -----
+
+// Rows of four channels, one after another in a loop of their own: eight of them are summed at once, each by itself, in
+// chunks that start at zero; the last 2003 % 8 rows follow one by one.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: scf.for %{{.*}} = %c0 to %c2000 step %c512 iter_args({{.*}}) -> (vector<4xf32>, vector<4xf32>, {{.*}}vector<4xf32>)
+// CHECK: scf.for %{{.*}} to %{{.*}} step %c8
+// CHECK-COUNT-8: vector.load %arg0
+// CHECK: scf.for %{{.*}} = %c2000 to %c2003 step %c1 iter_args(%{{.*}} = %{{.*}}) -> (vector<4xf32>)
+// CHECK: vector.reduction <add>
+func.func @short_rows(%x: tensor<2003x64x4xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<64xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d1, d0, d2)>, affine_map<(d0, d1, d2) -> (d0)>], iterator_types = ["parallel", "reduction", "reduction"]} ins(%x : tensor<2003x64x4xf32>) outs(%i : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
