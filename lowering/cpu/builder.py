@@ -13,6 +13,7 @@ from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, math, memref, vector
+from typing_extensions import override
 
 from kiln.dialects.elements import element_of
 from kiln.lowering.cpu import isa
@@ -122,6 +123,14 @@ class Builder(KnownIntegers):
     def round_down(self, x: Index, unit: Index) -> Index:
         """The largest multiple of `unit` that is not above x (x >= 0)."""
         return self.subi(x, self.remi(x, unit))
+
+    @override
+    def select(self, condition: Condition, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
+        """x or y. A condition of all lanes at once stays a scalar where there are no registers for masks."""
+        is_scalar = isinstance(condition, ir.Value) and not isinstance(condition.type, ir.VectorType)
+        if not is_scalar or isa.target().has_masks:
+            return super().select(condition, x, y)
+        return arith.select(condition, *self.together(*self.pair(x, y)))
 
     def select_index(self, condition: Condition, x: Index, y: Index) -> Index:
         """x or y; known where the condition is and what it picks."""

@@ -59,6 +59,11 @@ class Isa:
         return feature in self.features
 
     @property
+    def has_masks(self) -> bool:
+        """Whether there are registers for masks of lanes (AVX-512), with which a masked load is as fast as any."""
+        return self.has("avx512f")
+
+    @property
     def rules(self) -> Rules:
         """The limits that schedules compare sizes with."""
         return rules_of(self.vector_bytes)

@@ -12,6 +12,7 @@ from torch_mlir.dialects import arith, vector
 from kiln.dialects import affine
 from kiln.dialects.elements import element_of, with_element
 from kiln.lowering import paths
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index, is_interleaved
 from kiln.lowering.cpu.tile.lines import Bend, Piece, pieces
 from kiln.lowering.cpu.tile.row_stage import RowStage
@@ -21,7 +22,7 @@ from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memor
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.scopes import Guard
 
-_TAKEN = paths.group("cpu loads", "two lines", "interleaved", "backwards", "pieces")
+_TAKEN = paths.group("cpu loads", "two lines", "interleaved", "backwards", "pieces", "behind a branch")
 
 
 class Memory(Scopes):
@@ -66,6 +67,8 @@ class Memory(Scopes):
             stride, base = linear
             by = affine.constant_of(stride)
             element = ir.MemRefType(buffer.type).element_type
+            if guard is not None and by == 1 and self._branches(guard):
+                return self._load_if(buffer, self.index(base), guard)
             if by is not None and is_interleaved(by, lane.width, element):
                 if guard is not None and by != 2:
                     # Lanes that are off may be far from the buffer: loads of none are slow where nothing is mapped.
@@ -80,6 +83,20 @@ class Memory(Scopes):
         if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
             return self._load_bent(buffer, bend, mask)
         return self.gather(buffer, self.index_value(offset), mask)
+
+    def _branches(self, guard: Guard) -> bool:
+        """Whether a guard of all lanes at once is a branch: without registers for masks, a load of no lanes and the
+        choice of what stands for them take as long as several loads.
+        """
+        alike = not isinstance(guard.mask, bool) and not isinstance(guard.mask.type, ir.VectorType)
+        return alike and self.lane.mask is None and not isa.target().has_masks
+
+    def _load_if(self, buffer: ir.Value, base: Index, guard: Guard) -> ir.Value:
+        """Neighbours in memory, or zeros where the guard fails."""
+        _TAKEN("behind a branch")
+        b, width = self.b, self.lane.width
+        type_ = b.vec(width, ir.MemRefType(buffer.type).element_type)
+        return b.if_(guard.mask, lambda: [b.vload(buffer, base, width, None)], lambda: [b.zero(type_)], [type_])[0]
 
     def _load_bent(self, buffer: ir.Value, bend: Bend, mask: ir.Value | None) -> ir.Value:
         """Neighbours up to where their line jumps, and neighbours from there on."""
