@@ -127,8 +127,7 @@ class Builder(KnownIntegers):
     @override
     def select(self, condition: Condition, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
         """x or y. A condition of all lanes at once stays a scalar where there are no registers for masks."""
-        is_blend = isa.target().has_masks or isinstance(condition, ir.Value) and isinstance(condition.type, ir.VectorType)
-        if is_blend or not isinstance(condition, ir.Value):
+        if not isinstance(condition, ir.Value) or isinstance(condition.type, ir.VectorType) or isa.target().has_masks:
             return super().select(condition, x, y)
         return arith.select(condition, *self.together(*self.pair(x, y)))
 
