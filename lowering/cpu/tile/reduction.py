@@ -31,6 +31,9 @@ from kiln.lowering.tile.combiner import Combiner, combiners
 
 _TAKEN = paths.group("cpu reductions", "short rows")
 
+_Body = Callable[..., list[ir.Value]]
+"""body(index, accumulators): the accumulators after that turn of a loop."""
+
 CASCADE = 64
 """Terms that are added to one accumulator before it is added to the next one, which takes as many in turn, and so on:
 the rounding error grows with the logarithm of the number of terms (torch sums in cascades, too)."""
@@ -207,11 +210,12 @@ class _Loops:
         e, d = self.e, dims[0]
         extent = e.index(e.loops.extents[d])
 
-        rows = self._rows_at_once() if len(dims) == 1 and leaf == self._lane_loop else 1
+        is_row = len(dims) == 1 and leaf == self._lane_loop
+        rows = self._rows_at_once() if is_row else 1
 
         def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
             with e.inside({d: i}):
-                if self._cascades() and len(dims) == 1 and leaf == self._lane_loop and rows == 1:
+                if self._cascades() and is_row and rows == 1:
                     return self._combine(carried, leaf(self._start() * self.chains))
                 if self._cascades() and leaf == self._step and self._long(dims[1:]):
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
@@ -237,9 +241,7 @@ class _Loops:
         vectors = -(-extent // self.width) * -(-self.width // planning.lanes_of(self.e)) * len(self.group)
         return max(1, WIDE // vectors)
 
-    def _short_rows(
-        self, lower: Index, upper: Index, rows: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
-    ) -> list[ir.Value]:
+    def _short_rows(self, lower: Index, upper: Index, rows: int, accs: list[ir.Value], body: _Body) -> list[ir.Value]:
         """The loop over rows, `rows` of them at once with accumulators of their own."""
         _TAKEN("short rows")
         b, count = self.e.b, len(accs)
@@ -264,15 +266,9 @@ class _Loops:
         return count >= CASCADE // 4
 
     def _chunked(
-        self,
-        lower: Index,
-        upper: Index,
-        step: int,
-        accs: list[ir.Value],
-        body: Callable[..., list[ir.Value]],
-        chains: int,
+        self, lower: Index, upper: Index, step: int, accs: list[ir.Value], body: _Body, chains: int
     ) -> list[ir.Value]:
-        """A loop whose accumulators start anew every `CASCADE` turns, in as many levels as it takes."""
+        """A loop whose accumulators, `chains` of each, start anew every `CASCADE` turns, level by level."""
         b = self.e.b
 
         def level(sizes: list[int], low: Index, high: Index, accs: list[ir.Value]) -> list[ir.Value]:
