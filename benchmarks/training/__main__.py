@@ -25,6 +25,7 @@ from rich.table import Table
 
 from benchmarks.training.cases import cases
 from benchmarks.training.measure import CONTENDERS, Row, measure
+from benchmarks.training.processes import READY, run_rows
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 _CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -47,22 +48,40 @@ def main(argv: list[str] | None = None, device: str | None = None) -> int:
         torch.set_num_threads(options.threads)
     console, rows = Console(width=None if sys.stdout.isatty() else 180), list[Row]()
     names = [n for n in options.contenders.split(",") if options.device == "cuda" or not n.endswith("graphs")]
-    for case in cases(options.device):
-        if not re.search(options.case, case.name):
-            continue
-        clock = _CLOCKS[options.clock]
-        rows.append(measure(case, options.device, _DTYPES[options.dtype], names, options.rounds, clock))
-        console.print(f"{case.name}: {_gain(rows[-1])}", highlight=False)
+    chosen = [case for case in cases(options.device) if re.search(options.case, case.name)]
+
+    def show(row: Row) -> None:
+        rows.append(row)
+        console.print(f"{row.case}: {_gain(row)}", highlight=False)
         if options.json:
             options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
-        if options.device == "cuda":
-            torch.cuda.empty_cache()
+
+    if options.jobs > 1:
+        run_rows([case.name for case in chosen], _arguments(options), options.jobs, show)
+    else:
+        for case in chosen:
+            turn = _wait_for_turn if options.turns else lambda: None
+            clock, dtype = _CLOCKS[options.clock], _DTYPES[options.dtype]
+            show(measure(case, options.device, dtype, names, options.rounds, clock, turn))
+            if options.device == "cuda":
+                torch.cuda.empty_cache()
     for title, table in (("forward and backward, ms", "backward_ms"), ("whole step, ms", "step_ms")):
         console.print(_table(title, table, rows, names))
     for row in rows:
         for name, why in row.failed.items():
             console.print(f"{row.case}: {name} failed: {why}", highlight=False)
     return 1 if any(_is_wrong(row) for row in rows) else 0
+
+
+def _wait_for_turn() -> None:
+    print(READY, flush=True)
+    sys.stdin.readline()
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """The options that a process of one case is given."""
+    names = ("device", "dtype", "contenders", "rounds", "threads", "clock")
+    return [f"--{name}={getattr(options, name)}" for name in names]
 
 
 def _gain(row: Row) -> str:
@@ -72,7 +91,7 @@ def _gain(row: Row) -> str:
 
 def _is_wrong(row: Row) -> bool:
     """Whether a gradient of Kiln's is missing, or further off than eager's dtype explains."""
-    limit = max(_FLOOR[row.dtype], _LIMIT * row.error.get("eager", 0.0))
+    limit = max(_FLOOR.get(row.dtype, 0.0), _LIMIT * row.error.get("eager", 0.0))
     own = [name for name in (*row.error, *row.failed) if name.startswith("kiln")]
     return any(name in row.failed or not row.error[name] <= limit for name in own)
 
@@ -111,6 +130,10 @@ def _options(argv: list[str] | None, device: str) -> argparse.Namespace:
         default="wall",
         help="cpu: CPU time of the process, which other work on the machine disturbs less; with --threads 1",
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="cases that compile at once, each in a process; timed one after the other"
+    )
+    parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)  # one of --jobs: waits to be timed
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args(argv)
     if options.clock == "cpu" and (options.device == "cuda" or options.threads != 1):

@@ -83,8 +83,12 @@ def measure(
     contenders: Sequence[str],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
+    compiled: Callable[[], None] = lambda: None,
 ) -> Row:
-    """One row, timed by ``clock`` (seconds); a contender that fails is left out, with its reason."""
+    """One row, timed by ``clock`` (seconds); a contender that fails is left out, with its reason.
+
+    ``compiled`` is called once between the compilations and the first timing.
+    """
     torch.manual_seed(0)
     network, make = case.build(**case.sizes)
     module = without_dropout(Loss(network, case.loss))
@@ -111,6 +115,9 @@ def measure(
         except Exception as error:  # noqa: BLE001 - the table says so
             row.failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     del exact
+    if device == "cuda":
+        torch.cuda.empty_cache()  # other processes may be timed first
+    compiled()
     row.backward_ms = _times({n: t.backward for n, t in trained.items()}, device, rounds, clock)
     row.step_ms = _times({n: t.step for n, t in trained.items()}, device, rounds, clock)
     return row

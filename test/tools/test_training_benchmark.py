@@ -3,6 +3,7 @@
 
 """The benchmark of training steps: its networks train, gradients are compared, what fails is told."""
 
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -13,6 +14,7 @@ from benchmarks.training import __main__ as command
 from benchmarks.training.cases import Case, cases
 from benchmarks.training.measure import Row, measure
 from benchmarks.training.networks import mamba2, mixture
+from benchmarks.training.processes import run_rows
 from benchmarks.training.saved import backward_peak, built, partition
 
 
@@ -66,3 +68,21 @@ def test_what_is_saved_of_a_step_and_what_its_plan_holds() -> None:
     assert 0 < ours.bytes <= 1.1 * theirs.bytes
     assert ours.bytes < peak < 5 * ours.bytes  # gradients of parameters, more than pixels here
     assert any(readers == "convolution_backward.default" for *_, readers in ours.groups)
+
+
+def test_processes_compile_at_once_and_are_timed_in_turn() -> None:
+    fake = """
+import json, sys
+name, file = (sys.argv[sys.argv.index(a) + 1] for a in ("--case", "--json"))
+if "dies" in name:
+    raise SystemExit("no memory")
+print("ready to be timed", flush=True)
+open(file + ".turn", "w").close() if sys.stdin.readline() else None
+json.dump([{"case": name.strip("^$"), "dtype": "float32", "step_ms": {"kiln": 1.0}}], open(file, "w"))
+"""
+    shown: list[str] = []
+    rows = run_rows(["a", "dies", "b"], [], 2, lambda row: shown.append(row.case), [sys.executable, "-c", fake])
+    assert shown == ["a", "dies", "b"]
+    assert rows[0] == Row("a", "float32", step_ms={"kiln": 1.0})
+    assert rows[1].failed == {"kiln": "exit 1: no memory"}
+    assert command._is_wrong(rows[1])
