@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from kiln.lowering import paths
-from kiln.lowering.gpu.rules import convolution_rules
+from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
 
 __all__ = ["keep_channels_last", "write_channels_last"]
 
@@ -130,7 +130,7 @@ def _borders(node: Node, net: _Net, is_saved: bool, is_result: bool) -> None:
     if node.op == "placeholder" and not is_saved:
         if not _is_planar(node):
             net.saved += size
-        elif _value(node).shape[1] > convolution_rules().few_channels:
+        elif _value(node).shape[1] > rules_for(ConvolutionRules).few_channels:
             net.paid += size
     if is_result:
         net.paid += size if _is_planar(node) else -size

@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.rounding import round_implicitly
-from kiln.lowering.gpu.rules import product_rules
+from kiln.lowering.gpu.rules import ProductRules, rules_for
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 from kiln.passes.rewrites import may_rewrite
@@ -72,9 +72,9 @@ class ConvertScaledProducts(Pass):
 
     arch: str = "sm_90"
     """What the kernels are for: without tensor cores for 8-bit floats (before sm_89), calls stay."""
-    most_rows: int = product_rules().scaled_rows
+    most_rows: int = rules_for(ProductRules).scaled_rows
     """Rows of the left operand up to which a call is replaced."""
-    most_rows_fast: int = product_rules().scaled_rows_fast
+    most_rows_fast: int = rules_for(ProductRules).scaled_rows_fast
     """The same where ``use_fast_accum`` is set."""
     one_scale: bool = False
     """Replace calls with one scale for each operand, too."""

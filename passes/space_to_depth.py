@@ -15,7 +15,7 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_choice import no_pixels_as_channels
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
-from kiln.lowering.gpu.rules import convolution_rules
+from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
@@ -194,7 +194,7 @@ class _Blocks:
 
 def _channels(count: int, taps: int) -> int:
     """At least so many that pixels start at multiples of 16 bytes, and rows of the window are whole steps."""
-    width, step = -(-count // _GRAIN) * _GRAIN, convolution_rules().least_step
+    width, step = -(-count // _GRAIN) * _GRAIN, rules_for(ConvolutionRules).least_step
     while width < step and not rows_are_taps(width, taps):
         width += _GRAIN
     return width

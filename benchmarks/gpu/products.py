@@ -148,8 +148,8 @@ def main() -> int:
     parser.add_argument("--commit", default="unknown", help="that is measured")
     arguments = parser.parse_args()
     part, parts = map(int, arguments.part.split("/"))
-    rules = replace(library.tuning_rules(), least_product=0)
-    library.tuning_rules = lambda: rules
+    rules = replace(library.rules_for(library.TuningRules), least_product=0)
+    library.rules_for = lambda _: rules
     rows: list[dict[str, object]] = []
     for case in islice((c for c in cases() if c.m * c.n * c.k <= _MOST), part, None, parts):
         try:

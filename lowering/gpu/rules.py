@@ -11,6 +11,7 @@ Without MLIR: the frontend asks in processes that load their code.
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kiln.lowering.rules import read_rules
 
@@ -21,12 +22,10 @@ __all__ = [
     "LoopRules",
     "ProductRules",
     "TuningRules",
-    "attention_rules",
-    "convolution_rules",
-    "loop_rules",
-    "product_rules",
-    "tuning_rules",
+    "rules_for",
 ]
+
+Group = TypeVar("Group")
 
 _FOLDER = Path(__file__).resolve().parent / "choices"
 
@@ -140,7 +139,7 @@ class TuningRules:
     least_attention: int
 
 
-RULES = {
+RULES: dict[str, type[Any]] = {
     "attention_tiles": AttentionRules,
     "convolution_tiles": ConvolutionRules,
     "loops": LoopRules,
@@ -150,31 +149,12 @@ RULES = {
 """The class of each file of rules."""
 
 
-@cache
-def loop_rules() -> LoopRules:
-    """`choices/loops.toml`."""
-    return read_rules(_FOLDER / "loops.toml", LoopRules)
+def rules_for(class_: type[Group]) -> Group:
+    """The limits that a class of `RULES` has, from its file."""
+    return _read(class_)
 
 
 @cache
-def product_rules() -> ProductRules:
-    """`choices/product_tiles.toml`."""
-    return read_rules(_FOLDER / "product_tiles.toml", ProductRules)
-
-
-@cache
-def attention_rules() -> AttentionRules:
-    """`choices/attention_tiles.toml`."""
-    return read_rules(_FOLDER / "attention_tiles.toml", AttentionRules)
-
-
-@cache
-def convolution_rules() -> ConvolutionRules:
-    """`choices/convolution_tiles.toml`."""
-    return read_rules(_FOLDER / "convolution_tiles.toml", ConvolutionRules)
-
-
-@cache
-def tuning_rules() -> TuningRules:
-    """`choices/tuning.toml`."""
-    return read_rules(_FOLDER / "tuning.toml", TuningRules)
+def _read(class_: type[Any]) -> Any:
+    name = next(name for name, other in RULES.items() if other is class_)
+    return read_rules(_FOLDER / f"{name}.toml", class_)

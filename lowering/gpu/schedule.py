@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.lowering.gpu.dot.machine import Machine, machine
-from kiln.lowering.gpu.rules import loop_rules
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 
 __all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "reduction_parts", "warps_for"]
 
@@ -45,7 +45,7 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
 
     As many as make `part_programs` on each multiprocessor.
     """
-    rules = loop_rules()
+    rules = rules_for(LoopRules)
     wanted = rules.part_programs * sms
     if not results:
         return 1
@@ -63,7 +63,7 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
 
 def warps_for(elements: int) -> int:
     """Warps for a tile in registers: 1024 elements 2, 4096 8, 8192 16, 32768 32."""
-    return max(1, min(32, elements // loop_rules().warp_elements))
+    return max(1, min(32, elements // rules_for(LoopRules).warp_elements))
 
 
 def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine | None = None) -> NestSchedule:
@@ -71,7 +71,7 @@ def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine 
 
     gathers: it loads from where loaded indices say.
     """
-    rules = loop_rules()
+    rules = rules_for(LoopRules)
     most = rules.gather_block if gathers else rules.block
     block = most
     if elements is not None:
@@ -83,7 +83,7 @@ def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine 
 
 def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:
     """The tile of a kernel that reads along one dim and writes along another one."""
-    rules = loop_rules()
+    rules = rules_for(LoopRules)
     side = rules.transposed_side
     rows, columns = (side if n is None else min(side, pow2(n)) for n in sizes)
     return NestSchedule(tile=(rows, columns), num_warps=min(rules.tile_warps, warps_for(rows * columns)))
@@ -91,7 +91,7 @@ def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:
 
 def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     """Rows per program, elements of a row per step, whether that is the whole row, and warps."""
-    rules = loop_rules()
+    rules = rules_for(LoopRules)
     longest = rules.longest_rows[0 if shape.inputs <= 2 else 1 if shape.inputs <= 4 else 2]
     if not shape.contiguous:
         return _columns(shape, _sms(chip))
@@ -113,7 +113,7 @@ def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
 
 def _columns(shape: RowShape, sms: int) -> NestSchedule:
     """Neighbours in memory are neighbouring results: a program takes a strip of these."""
-    rules = loop_rules()
+    rules = rules_for(LoopRules)
     is_wide = shape.rows is None or shape.rows >= rules.busy_programs * rules.strip * sms
     columns = 2 * rules.strip if is_wide else rules.strip
     if shape.rows is not None:

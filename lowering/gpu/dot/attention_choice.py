@@ -14,7 +14,7 @@ from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_spec
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 from kiln.lowering.gpu.dot.readers import generic_readers, source
-from kiln.lowering.gpu.rules import attention_rules
+from kiln.lowering.gpu.rules import AttentionRules, rules_for
 
 __all__ = ["AttentionCase", "attention_alone", "attention_reason"]
 
@@ -88,7 +88,7 @@ def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEF
     shape = _large_heads(op, arch)
     if shape is None or shape.keys is None or choose_specialized(shape, machine(arch)) is None:
         return False
-    least = attention_rules().many_keys * (2 if shape.causal else 1)
+    least = rules_for(AttentionRules).many_keys * (2 if shape.causal else 1)
     is_alone = shape.keys >= (least // 2 if _loads_as_much(op.results[0]) else least)
     if is_alone:
         _OWN("a kernel behind it")

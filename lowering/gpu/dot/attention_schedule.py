@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from kiln.dialects.schedules.gpu import FlashSchedule, WarpSpecializedSchedule
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import Known, pow2
-from kiln.lowering.gpu.rules import attention_rules
+from kiln.lowering.gpu.rules import AttentionRules, rules_for
 
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 
@@ -40,7 +40,7 @@ class AttentionShape:
 
 def choose_attention(shape: AttentionShape, machine: Machine, tma: bool = False) -> FlashSchedule:
     """The schedule of the kernel for all GPUs. tma: whether keys and values come through tensor maps."""
-    rules = attention_rules()
+    rules = rules_for(AttentionRules)
     size, wide = _BYTES[shape.dtype], max(pow2(shape.qk_size), pow2(shape.v_size), 16)
     if shape.dtype == "f32" and not shape.tf32:
         # Sums on the plain cores: scores, probabilities and operands share the registers.
@@ -76,7 +76,7 @@ def _fills(shape: AttentionShape, block_m: int, machine: Machine) -> bool:
     """Whether there are more programs than the GPU runs at once."""
     if shape.heads is None or shape.queries is None:
         return True
-    return shape.heads * -(-shape.queries // block_m) > attention_rules().programs * machine.sms
+    return shape.heads * -(-shape.queries // block_m) > rules_for(AttentionRules).programs * machine.sms
 
 
 def choose_specialized(shape: AttentionShape, machine: Machine) -> WarpSpecializedSchedule | None:
@@ -86,7 +86,7 @@ def choose_specialized(shape: AttentionShape, machine: Machine) -> WarpSpecializ
         return None
     if not heads or not queries or not keys or queries < 128 or heads * -(-queries // 64) <= machine.sms:
         return None
-    rules = attention_rules()
+    rules = rules_for(AttentionRules)
     most = max(1, int(rules.cached_share * machine.l2_bytes) // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
     together = max(n for n in range(1, min(heads, most) + 1) if heads % n == 0) if shape.causal else 1
     return WarpSpecializedSchedule(

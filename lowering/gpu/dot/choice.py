@@ -22,7 +22,7 @@ from kiln.lowering.gpu.dot.product_cost import Traits, library_time, own_time
 from kiln.lowering.gpu.dot.readers import generic_readers, source
 from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile
 from kiln.lowering.gpu.dot.split import split_parts
-from kiln.lowering.gpu.rules import product_rules
+from kiln.lowering.gpu.rules import ProductRules, rules_for
 
 __all__ = [
     "ProductCase",
@@ -133,7 +133,7 @@ def _supported_shape(op: ir.Operation) -> ProductShape | None:
         return None
     if rhs.rank > 2 and (lhs.shape[:-2] != rhs.shape[:-2] or lhs.shape[:-2] != result.shape[:-2]):
         return None
-    if rhs.rank > 2 and min(result.shape[-2:]) <= product_rules().few_rows:
+    if rhs.rank > 2 and min(result.shape[-2:]) <= rules_for(ProductRules).few_rows:
         return None
     return _shape(op, prod(result.shape[:-1] if rhs.rank == 2 else result.shape[-2:-1]) if known else None)
 

@@ -14,7 +14,7 @@ from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.lowering.gpu.dot.conv_window import is_sliding
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
-from kiln.lowering.gpu.rules import convolution_rules
+from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
 
 __all__ = ["ConvolutionCase", "convolution_reason", "no_pixels_as_channels", "slides", "wants_channels_last"]
 
@@ -98,7 +98,7 @@ def no_pixels_as_channels(op: ir.Operation) -> str:
         return "transposed, or of groups of channels"
     if not weight.has_static_shape or min(*image.shape[1:], *result.shape[2:]) <= 0:
         return "sizes known at run time only"
-    rules = convolution_rules()
+    rules = rules_for(ConvolutionRules)
     channels, *kernel = weight.shape[1:]
     stride, dilation = (list(ir.DenseI64ArrayAttr(op.attributes[n])) for n in ("stride", "dilation"))
     if channels > rules.few_channels or max(stride) == 1:

@@ -29,14 +29,14 @@ from kiln.lowering.gpu.dot.schedule import (
     takes_descriptors,
     tiles_by_time,
 )
-from kiln.lowering.gpu.rules import convolution_rules
+from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
 
 
 def rows_are_taps(channels: int, columns: int) -> bool:
     """Whether a window's rows of so many elements, each with so many channels, are as good as taps with more channels,
     if a row lies in one piece: a tap's channels are no step of the sums, and those of a row are whole ones.
     """
-    step = convolution_rules().least_step
+    step = rules_for(ConvolutionRules).least_step
     return columns > 1 and channels < step and channels * columns % step == 0
 
 
@@ -61,7 +61,7 @@ def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) 
         return _sliding(shape, shape.sliding, machine)
     if shape.channels == 1 and shape.groups > 1:
         return _depthwise(shape, machine)
-    rules = convolution_rules()
+    rules = rules_for(ConvolutionRules)
     k = shape.taps * shape.channels
     product = ProductShape(shape.groups, shape.rows, shape.out, k, (k, 1), (1, k), shape.dtype)
     columns = max(16, pow2(shape.out))
@@ -91,7 +91,7 @@ def _sliding(shape: ConvShape, result: tuple[int, int, int], machine: Machine) -
     out, so that two rows of results share rows of the image. Where that leaves multiprocessors idle, programs are half
     as large.
     """
-    rules = convolution_rules()
+    rules = rules_for(ConvolutionRules)
     images, height, width = result
     rows = 2 if shape.taps <= WRITTEN_OUT and height > 1 else 1
     columns = min(rules.columns, key=lambda k: (-(-width // k) * k, -k))
@@ -111,7 +111,7 @@ def _depthwise(shape: ConvShape, machine: Machine) -> DepthwiseConvSchedule:
     """A program's weights, 2 bytes each load of which takes as long as 16 of the image's, serve many positions; fewer
     where there would not be programs for all multiprocessors.
     """
-    rules = convolution_rules()
+    rules = rules_for(ConvolutionRules)
     columns = min(rules.strip_columns, pow2(shape.groups * shape.out))
     across = -(-shape.groups * shape.out // columns)
 

@@ -9,7 +9,7 @@ In numbers alone, as the frontend asks in processes that load their code and nev
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from kiln.lowering.gpu.rules import convolution_rules
+from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
 
 __all__ = ["MOST_TAPS", "WRITTEN_OUT", "is_sliding"]
 
@@ -30,4 +30,4 @@ def is_sliding(
     if not is_depthwise or any(n != 1 for n in steps):
         return False
     fits = 1 < prod(window) <= MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
-    return fits and prod(result) * prod(window) >= convolution_rules().sliding_work
+    return fits and prod(result) * prod(window) >= rules_for(ConvolutionRules).sliding_work

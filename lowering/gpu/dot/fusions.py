@@ -45,7 +45,7 @@ from kiln.lowering.gpu.dot.specialized_fusion import emit_specialized_fusion, pl
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
-from kiln.lowering.gpu.rules import product_rules
+from kiln.lowering.gpu.rules import ProductRules, rules_for
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.body import FusionBody
 
@@ -79,7 +79,7 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotO
     schedule = replace(schedule, precision="tf32" if shape.dtype == "tf32" else _precision(body))
     if not _is_long(body):
         return schedule
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     sums = schedule.block_n * (schedule.block_m if isinstance(schedule, TileSchedule) else 1)
     if schedule.num_warps == 4 and sums >= rules.many_sums:
         schedule = replace(schedule, num_warps=8)

@@ -15,12 +15,12 @@ from math import prod
 from kiln.dialects.schedules.gpu import GemmSchedule, GemvSchedule, TileSchedule, TmaSchedule
 from kiln.lowering.considered import cheapest
 from kiln.lowering.gpu.dot.machine import Machine
-from kiln.lowering.gpu.rules import product_rules
+from kiln.lowering.gpu.rules import ProductRules, rules_for
 
 Known = int | None
 """A size or stride; None where it is known at run time only."""
 
-TILES = {(int(rows), int(columns)): share for rows, columns, share in product_rules().tiles}
+TILES = {(int(rows), int(columns)): share for rows, columns, share in rules_for(ProductRules).tiles}
 """(rows, columns) -> share of the tensor cores' peak that a tile of this shape reaches."""
 _REGISTER_FILE = 65536
 """Registers of a multiprocessor, of 32 bits."""
@@ -81,7 +81,7 @@ def tiles_by_time(shape: ProductShape, machine: Machine) -> list[tuple[int, int]
 
 
 def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     is_integer = shape.dtype.startswith("i")
     limit = 256 if shape.dtype not in _PLAIN else rules.integer_side if is_integer else rules.plain_side
     area = limit * min(limit, 128)
@@ -90,7 +90,7 @@ def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
 
 def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
     """Nanoseconds that the product takes with this tile, if loads and sums overlap perfectly."""
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     m, n, k = (rules.dynamic_size if x is None else max(x, 1) for x in (shape.m, shape.n, shape.k))
     batch = rules.dynamic_batch if shape.batch is None else max(shape.batch, 1)
     rows, columns = tile
@@ -107,7 +107,7 @@ def gemv(shape: ProductShape) -> GemvSchedule:
     """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
     columns, a few steps of the reduction at a time.
     """
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     transposed = shape.m != 1
     along = shape.lhs_strides[1] if transposed else shape.rhs_strides[0]
     if along == 1:
@@ -134,7 +134,7 @@ def takes_descriptors(shape: ProductShape) -> bool:
 
 
 def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     rows, columns = tile
     m, n = (rules.dynamic_size if x is None else x for x in (shape.m, shape.n))
     batch = rules.dynamic_batch if shape.batch is None else max(shape.batch, 1)
@@ -168,7 +168,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
 
 
 def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     rows, columns = tile
     size = BYTES[shape.dtype]
     if shape.dtype in _PLAIN:
@@ -209,7 +209,7 @@ def resident_stages(shape: ProductShape, machine: Machine, schedule: TileSchedul
     """Stages (at least two) with which as many programs share a multiprocessor as the grid has for it and its
     registers hold: where loads and stores take the time, these hide them better than a deep pipeline.
     """
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     rows, columns, block_k = schedule.block_m, schedule.block_n, schedule.block_k
     batch, m, n = (rules.dynamic_size if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
     waiting = _ceil(batch * _ceil(m, rows) * _ceil(n, columns), machine.sms)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, tile_time
-from kiln.lowering.gpu.rules import product_rules
+from kiln.lowering.gpu.rules import ProductRules, rules_for
 
 __all__ = ["split_parts"]
 
@@ -25,7 +25,7 @@ def split_parts(shape: ProductShape, machine: Machine) -> int:
         return 1
     if shape.m is None or shape.n is None or 1 in (shape.m, shape.n):
         return 1
-    rules = product_rules()
+    rules = rules_for(ProductRules)
     loads = 2 * shape.k * (shape.m + shape.n) / machine.memory_rate
     whole = max(loads, tile_time(shape, machine, best_tile(shape, machine)))
     best, parts = whole / rules.part_gain, 1

@@ -17,7 +17,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.dot.machine import Machine
-from kiln.lowering.gpu.rules import loop_rules
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
@@ -350,7 +350,7 @@ class _Planner:
             for d in outer
         }
         best = max(outer, key=lambda d: weights[d])
-        return best if self.loops.count(best) >= loop_rules().least_strip else None
+        return best if self.loops.count(best) >= rules_for(LoopRules).least_strip else None
 
     def _volume(self, access: Access) -> int:
         """Bytes that an access touches in all: what a norm's rows have in common is little beside what they hold, and

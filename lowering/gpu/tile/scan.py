@@ -16,7 +16,7 @@ from kiln.lowering import paths
 from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Index, is_float
-from kiln.lowering.gpu.rules import loop_rules
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Loops
@@ -32,7 +32,7 @@ def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     at = scan.dim
     sizes = [affine.constant_of(d) for d in body.dims(scan.op.results[0])]
     length = sizes[at]
-    limits = loop_rules()
+    limits = rules_for(LoopRules)
     step = limits.scan_block if length is None else min(limits.scan_block, rules.pow2(length))
     rows: int | None = 1
     for k, n in enumerate(sizes):

@@ -15,7 +15,7 @@ from kiln.dialects.kiln import name_of, static_flops
 from kiln.dialects.schedules import to_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.fusions import DotOptions
-from kiln.lowering.gpu.rules import tuning_rules
+from kiln.lowering.gpu.rules import TuningRules, rules_for
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain, schedule_module
 from kiln.lowering.gpu.tune.judge import Case, Judge
 from kiln.lowering.gpu.tune.plan_trial import PlanTrial
@@ -95,7 +95,7 @@ class _CallJudge(Judge[_CallCase]):
         own, library = self.tuner.measure([mine, call], self.tuner.seconds / 2)
         tried = [TriedSchedule("own, by the rules", own.median), TriedSchedule("library", library.median)]
         # An own kernel that is ahead as it is gets its schedule later, from `autotune-gpu`.
-        rules = tuning_rules()
+        rules = rules_for(TuningRules)
         is_close_call = own.median <= rules.hopeless * library.median and not own.beats(library, rules.margin)
         if is_close_call and self._tune(case.kernels):
             mine, _ = trial.prepare(case.own)
@@ -131,7 +131,7 @@ class ConvolutionJudge(_CallJudge):
     """For `kiln.conv`; the batch norm behind it is part of both ways."""
 
     library = "cuDNN"
-    least = tuning_rules().least_convolution
+    least = rules_for(TuningRules).least_convolution
 
     @override
     def work(self, op: ir.Operation) -> int:
@@ -157,7 +157,7 @@ class AttentionJudge(_CallJudge):
     """For `kiln.attention` of four dims without a mask."""
 
     library = "ATen"
-    least = tuning_rules().least_attention
+    least = rules_for(TuningRules).least_attention
 
     @override
     def work(self, op: ir.Operation) -> int:

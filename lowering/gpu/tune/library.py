@@ -21,7 +21,7 @@ from kiln.dialects.schedules import from_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product, stands_alone
-from kiln.lowering.gpu.rules import tuning_rules
+from kiln.lowering.gpu.rules import TuningRules, rules_for
 from kiln.lowering.gpu.tune.extract import pointwise_chain, scheduled
 from kiln.lowering.gpu.tune.judge import Case, Judge
 from kiln.lowering.gpu.tune.library_trial import library_calls
@@ -54,7 +54,7 @@ class ProductJudge(Judge[_ProductCase]):
             return None
         if bool(ir.IntegerAttr(op.attributes["transpose_lhs"]).value) or prod(result.shape) == 0:
             return None
-        if static_flops(op) < 2 * tuning_rules().least_product or op.operands[0] == op.operands[1]:
+        if static_flops(op) < 2 * rules_for(TuningRules).least_product or op.operands[0] == op.operands[1]:
             return None
         if not stands_alone(op):
             return None
@@ -82,7 +82,7 @@ class ProductJudge(Judge[_ProductCase]):
         runs = [mine, *(run for _, run in theirs), *([] if split is None else [split])]
         times = self.tuner.measure(runs, self.tuner.seconds)
         labels = ["own", *(f"library {candidate}" for candidate, _ in theirs), f"{parts} parts"]
-        margin = tuning_rules().margin
+        margin = rules_for(TuningRules).margin
         first, best = 1, min(range(1, 1 + len(theirs)), key=lambda i: times[i].median)
         if not times[best].beats(times[first], margin):
             best = first

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects.schedules import from_attribute
 from kiln.lowering.gpu.dot.fusions import DotOptions
-from kiln.lowering.gpu.rules import tuning_rules
+from kiln.lowering.gpu.rules import TuningRules, rules_for
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.lowering.gpu.tune.trial import GpuTrial, Started
@@ -35,7 +35,7 @@ class GpuTuner(Tuner):
         measure: times runs, see `Measure`; by default replays of CUDA graphs.
     """
 
-    margin = tuning_rules().margin
+    margin = rules_for(TuningRules).margin
 
     def __init__(
         self,

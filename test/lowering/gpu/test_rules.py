@@ -16,9 +16,7 @@ TABLES = ("attention", "convolution", "matmul")
 
 def test_each_file_is_a_group_or_a_table() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted([*TABLES, *rules.RULES])
-    products, loops = rules.product_rules(), rules.loop_rules()
-    groups = [products, loops, rules.attention_rules(), rules.convolution_rules(), rules.tuning_rules()]
-    assert {type(group) for group in groups} == set(rules.RULES.values())
+    assert all(type(rules.rules_for(class_)) is class_ for class_ in rules.RULES.values())
 
 
 @pytest.mark.parametrize(
@@ -30,6 +28,6 @@ def test_columns_are_split_from_8_steps_on(length: int, parts: int) -> None:
 
 
 def test_schedules_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = replace(rules.loop_rules(), few_steps=6)
-    monkeypatch.setattr(schedule, "loop_rules", lambda: fewer)
+    fewer = replace(rules.rules_for(rules.LoopRules), few_steps=6)
+    monkeypatch.setattr(schedule, "rules_for", lambda _: fewer)
     assert schedule.reduction_parts(256, 392, 256, 132) == 6

@@ -32,8 +32,8 @@ CASES = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CompileReport]]:
     """Small convolutions take the kernel; the reports of what is compiled."""
-    rules = replace(conv_window.convolution_rules(), sliding_work=1)
-    monkeypatch.setattr(conv_window, "convolution_rules", lambda: rules)
+    rules = replace(conv_window.rules_for(conv_window.ConvolutionRules), sliding_work=1)
+    monkeypatch.setattr(conv_window, "rules_for", lambda _: rules)
     torch._dynamo.reset()
     torch.manual_seed(0)
     with collect() as reports:

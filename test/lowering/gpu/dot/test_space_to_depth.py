@@ -19,8 +19,8 @@ def always(monkeypatch):
     """Also small ones, which the rule would leave."""
     monkeypatch.setenv("KILN_TARGET", "tt-cpu")
     monkeypatch.setenv("KILN_CACHE", "0")
-    rules = replace(conv_choice.convolution_rules(), copy_work=0)
-    monkeypatch.setattr(conv_choice, "convolution_rules", lambda: rules)
+    rules = replace(conv_choice.rules_for(conv_choice.ConvolutionRules), copy_work=0)
+    monkeypatch.setattr(conv_choice, "rules_for", lambda _: rules)
 
 
 def check(x, w, stride, padding, dynamic=False):
