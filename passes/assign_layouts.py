@@ -3,14 +3,12 @@
 
 """Decides where the elements of each tensor between kernels lie in memory."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering import paths
 from kiln.lowering.host.arrange import preferred_strides
 from kiln.lowering.host.channels_last import (
     channels_last,
@@ -24,11 +22,10 @@ from kiln.lowering.host.depthwise_weights import channels_innermost, weights_of_
 from kiln.lowering.host.draws import follow_draws
 from kiln.lowering.host.followers import follow_operands
 from kiln.lowering.host.layout import Exprs, HostGraph, Layout, add, constant, is_constant, mul
+from kiln.lowering.host.view_strides import strides_behind
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["AssignLayouts"]
-
-_TAKEN = paths.group("any assign-layouts", "joined dims")
 
 
 @register_pass
@@ -219,7 +216,7 @@ class AssignLayouts(Pass):
             and kiln.name_of(root.owner) == "kiln.fusion"
             and root not in graph.assigned
         )
-        strides = _strides_of_root(graph, layout, value, wanted) if free else None
+        strides = strides_behind(graph, root, value, wanted) if free else None
         if strides is not None:
             graph.assign(root, strides)
             # Views that would need a copy then are aliases now: rather one copy of the result.
@@ -257,58 +254,6 @@ def _why_copied(graph: HostGraph, view: ir.Value) -> str:
     if is_called and not all(affine.nonnegative(s) for s in layout.strides):
         return "a call reads this view, and its strides are negative"
     return ""
-
-
-def _strides_of_root(
-    graph: HostGraph, layout: Layout, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]
-) -> tuple[ir.AffineExpr, ...] | None:
-    """The strides of the root with which `value`, the root itself, a permutation of its dims, or a reshape that joins
-    some of them, gets `wanted`.
-    """
-    if value == layout.root:
-        return wanted
-    owner = ir.OpResult(value).owner.operation
-    if owner.operands[0] != layout.root or graph.shape(value) == ():
-        return None
-    map_ = ir.AffineMapAttr(owner.attributes["map"]).value
-    positions = [ir.AffineDimExpr(e).position if isinstance(e, ir.AffineDimExpr) else -1 for e in map_.results]
-    if sorted(positions) == list(range(map_.n_dims)):
-        return tuple(wanted[p] for p in positions)
-    return _strides_of_joined(graph, layout.root, value, wanted)
-
-
-def _strides_of_joined(
-    graph: HostGraph, root: ir.Value, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]
-) -> tuple[ir.AffineExpr, ...] | None:
-    """Strides of the root of a reshape, of static sizes, each dim of which joins dims of the root (a group norm's
-    [N, G, C / G, H, W] as [N, C, H, W]); None where the reshape would not have the strides `wanted` with them.
-    """
-    map_ = ir.AffineMapAttr(ir.OpResult(value).owner.attributes["map"]).value
-    sizes = [[affine.constant_of(n) for n in graph.shape(v)] for v in (root, value)]
-    known = [[n for n in shape if n is not None] for shape in sizes]
-    if known != sizes or math.prod(known[0]) != math.prod(known[1]):
-        return None
-    strides: list[ir.AffineExpr] = []
-    for e in map_.results:
-        inner, step = e, 1
-        if isinstance(inner, ir.AffineModExpr):
-            inner = ir.AffineModExpr(inner).lhs
-        if isinstance(inner, ir.AffineFloorDivExpr):
-            quotient = ir.AffineFloorDivExpr(inner)
-            inner, step = quotient.lhs, affine.constant_of(quotient.rhs)
-        if isinstance(inner, ir.AffineDimExpr) and step is not None:
-            strides.append(mul(wanted[ir.AffineDimExpr(inner).position], constant(step)))
-        elif isinstance(inner, ir.AffineConstantExpr):
-            strides.append(constant(1))  # of a dim of size 1
-        else:
-            return None
-    graph.assign(root, tuple(strides))
-    joined = graph.layout(value)
-    graph.forget(root)
-    if joined is None or not joined.same_strides(wanted):
-        return None
-    _TAKEN("joined dims")
-    return tuple(strides)
 
 
 def _copy_fusion(graph: HostGraph, source: ir.Value, views: Sequence[ir.Operation], before: ir.Operation) -> ir.Value:
