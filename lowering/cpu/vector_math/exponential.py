@@ -10,7 +10,8 @@ low bits; a bias added along makes those bits the exponent of a power of two.
 
 import math
 
-from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS, PARTS
+from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
+from kiln.lowering.cpu.vector_math.constants import PARTS
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
 # Beyond these the result is 0 or inf (exp, exp2; expm1 is -1 below its lower end).

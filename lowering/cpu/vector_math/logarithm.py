@@ -9,7 +9,8 @@ atanh(f/(2 + f)) as arranged in FreeBSD's msun (e_log.c), where f stays exact an
 
 import math
 
-from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS, PARTS
+from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
+from kiln.lowering.cpu.vector_math.constants import PARTS
 from kiln.lowering.cpu.vector_math.exponential import round_magic
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 

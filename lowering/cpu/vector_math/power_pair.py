@@ -10,7 +10,8 @@ products follow T. J. Dekker, "A floating-point technique for extending the avai
 
 import math
 
-from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS, PARTS
+from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
+from kiln.lowering.cpu.vector_math.constants import PARTS
 from kiln.lowering.cpu.vector_math.exponential import exp_of_sum
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 from kiln.lowering.cpu.vector_math.logarithm import split

@@ -9,7 +9,8 @@ two subtractions are exact up to the limits below (W. Kahan; N. Juffa).  Lanes b
 
 import math
 
-from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS, PARTS
+from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
+from kiln.lowering.cpu.vector_math.constants import PARTS
 from kiln.lowering.cpu.vector_math.exponential import round_magic
 from kiln.lowering.cpu.vector_math.fallback import repair_with_libm
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
