@@ -35,13 +35,13 @@ from kiln.lowering.gpu.device_math import INSTRUCTIONS
 from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.tile import scan, scatter  # noqa: F401 - their emitters register themselves
+from kiln.lowering.gpu.tile.cuts import nest_groups
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
-from kiln.lowering.tile.roots import group_roots
 
 __all__ = ["OBSERVERS", "GpuKernel", "emit_kernel", "plan_kernel"]
 
@@ -214,7 +214,7 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptio
         return special.plan(body, layouts, options) if special.plan is not None else None
     chip = machine(options.arch)
     return LoopsSchedule(
-        nests=tuple(plan_nest(body, layouts, group, chip=chip).schedule for group in group_roots(body))
+        nests=tuple(plan_nest(body, layouts, group, chip=chip).schedule for group in nest_groups(body, layouts))
     )
 
 
@@ -224,14 +224,14 @@ def check_schedule(body: FusionBody, schedule: Schedule | None) -> None:
     if special is not None:
         special.accepted(schedule, body.fusion)
     elif schedule is not None:
-        _nests(schedule, body)
+        _nests(schedule, body, fusion_layouts(body.fusion, body))
 
 
-def _nests(schedule: Schedule, body: FusionBody) -> tuple[NestSchedule, ...]:
+def _nests(schedule: Schedule, body: FusionBody, layouts: list[ir.AffineMap]) -> tuple[NestSchedule, ...]:
     where = str(body.fusion.location)
     if not isinstance(schedule, LoopsSchedule):
         raise UnsupportedError("kiln.fusion", where, f"no kernel for a schedule {schedule.kernel}")
-    wanted = len(group_roots(body))
+    wanted = len(nest_groups(body, layouts))
     if len(schedule.nests) != wanted:
         raise UnsupportedError("kiln.fusion", where, f"a schedule of {len(schedule.nests)} nests for {wanted}")
     return schedule.nests
@@ -245,8 +245,8 @@ def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
         with body.location:
             special.emit(kernel, special.accepted(schedule, body.fusion))
         return
-    groups = group_roots(body)
-    given = _nests(schedule, body) if schedule is not None else [None] * len(groups)
+    groups = nest_groups(body, kernel.layouts)
+    given = _nests(schedule, body, kernel.layouts) if schedule is not None else [None] * len(groups)
     for group, mine in zip(groups, given, strict=True):
         nest = plan_nest(body, kernel.layouts, group, mine)
 

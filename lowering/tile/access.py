@@ -95,6 +95,8 @@ class Accesses:
         elif name == "kiln.view":
             m = self.body.local_map(op, "map")
             self.visit(op.operands[0], compose(m, indices, self.loops), around)
+        elif (whole_piece := piece_at(self.body, op, indices, self.loops)) is not None:
+            self.visit(*whole_piece, around)
         elif opdef(op).is_guarded:
             for e in indices:
                 self.opaque |= affine.dims_in(e)
@@ -149,6 +151,26 @@ class Accesses:
                 around |= {fresh.position}
                 point[d] = fresh
         self.visit_operands(op, point, around)
+
+
+def piece_at(body: FusionBody, op: ir.OpView, indices: Indices, loops: Loops) -> tuple[ir.Value, Indices] | None:
+    """The operand of a concatenation that all values of an index lie in, as the extents of the loops tell, and the
+    index into it; None where there is none.
+    """
+    if name_of(op) != "kiln.cat":
+        return None
+    dim = ir.IntegerAttr(op.operation.attributes["dim"]).value
+    start: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for piece in op.operands:
+        if not isinstance(piece.type, ir.RankedTensorType):
+            continue
+        size = body.dims(piece)[dim]
+        at = loops.simplify(indices[dim] - start)
+        extents = dict(enumerate(loops.extents))
+        if affine.nonnegative(at, extents) and affine.nonnegative(size - 1 - at, extents):
+            return piece, (*indices[:dim], at, *indices[dim + 1 :])
+        start = loops.simplify(start + size)
+    return None
 
 
 def _count(extent: ir.AffineExpr) -> int:

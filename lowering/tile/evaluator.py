@@ -20,7 +20,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.ir_builder import Condition, Index
-from kiln.lowering.tile.access import Indices, compose
+from kiln.lowering.tile.access import Indices, compose, piece_at
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
 from kiln.lowering.tile.scopes import Guard, Range, Scopes
 
@@ -303,6 +303,9 @@ class Traversal(Scopes, ABC):
         return self.b.select(mask, inner, self.scalar(op.operands[1]))
 
     def _cat(self, op: ir.OpView, indices: Indices, guard: Guard | None) -> ir.Value:
+        whole_piece = piece_at(self.body, op, indices, self.loops)
+        if whole_piece is not None:
+            return self.eval(*whole_piece, guard)
         dim = ir.IntegerAttr(op.operation.attributes["dim"]).value
         pieces = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         start: ir.AffineExpr = ir.AffineConstantExpr.get(0)

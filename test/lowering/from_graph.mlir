@@ -155,7 +155,7 @@ func.func @table(%arg0: !torch.vtensor<[50,64],f32>, %arg1: !torch.vtensor<[16],
 
 // -----
 
-// A concatenation: each operand is read where the index is inside of it.
+// A concatenation: each operand is read where the index is inside of it; on a GPU by programs of its own.
 
 // CPU: func.func @
 // CPU: vector.maskedload %arg0
@@ -167,9 +167,14 @@ func.func @table(%arg0: !torch.vtensor<[50,64],f32>, %arg1: !torch.vtensor<[16],
 // CPU: func.func @joined(
 
 // GPU: "tt.func"
+// GPU: scf.if
 // GPU: "tt.load"({{.*}}, {{.*}}, {{.*}})
+// GPU-NOT: arith.select
+// GPU: math.exp
+// GPU: "tt.store"
+// GPU: scf.if
 // GPU: "tt.load"({{.*}}, {{.*}}, {{.*}})
-// GPU: arith.select
+// GPU-NOT: arith.select
 // GPU: math.exp
 // GPU: "tt.store"
 // GPU: func.func @joined(

@@ -18,6 +18,7 @@ from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.rules import LoopRules, rules_for
+from kiln.lowering.gpu.tile.cuts import Group
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
@@ -28,9 +29,6 @@ _TAKEN = paths.group(
     *("flat", "transposed", "gathers", "rows in registers", "rows in blocks", "columns in registers"),
     *("columns in blocks", "strips of columns", "sizes at run time"),
 )
-
-Grouped = list[tuple[int, ir.Value, list[int | None]]]
-"""Roots that share loops: position, value, and the main root's dim for each of its own dims (None: index 0)."""
 
 
 @dataclass
@@ -95,7 +93,7 @@ class _RowAccesses(Accesses):
 def plan_nest(
     body: FusionBody,
     layouts: Sequence[ir.AffineMap],
-    group: Grouped,
+    group: Group,
     schedule: NestSchedule | None = None,
     chip: Machine | None = None,
 ) -> Nest:
@@ -108,11 +106,11 @@ def plan_nest(
 
 class _Planner:
     def __init__(
-        self, body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, chip: Machine | None = None
+        self, body: FusionBody, layouts: Sequence[ir.AffineMap], group: Group, chip: Machine | None = None
     ) -> None:
-        self.body, self.layouts, self.group, self.chip = body, layouts, group, chip
+        self.body, self.layouts, self.group, self.chip = body, layouts, group.stored, chip
         self.loops = Loops()
-        self.main = body.dims(group[0][1])
+        self.main = group.extents
         self.dims = [self.loops.new(extent).position for extent in self.main]
         self.exprs: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in self.dims]
         self.row_extents: tuple[ir.AffineExpr, ...] = ()
@@ -145,15 +143,17 @@ class _Planner:
         one = ir.AffineConstantExpr.get(1)
         roots: list[Root] = []
         row_dims = {d for x in self.row_exprs for d in affine.dims_in(x)}
-        for i, value, mapping in self.group:
-            indices = tuple(zero if k is None else self.exprs[k] for k in mapping)
+        for stored in self.group:
+            mapping = stored.mapping
+            at = [self.loops.simplify(x + start) for x, start in zip(self.exprs, stored.start, strict=True)]
+            indices = tuple(zero if k is None else at[k] for k in mapping)
             on_row = any(affine.dims_in(x) & row_dims for x in indices)
             absent = [
                 self.exprs[k]
                 for k, size in enumerate(self.main)
                 if k not in mapping and size != one and (on_row or not affine.dims_in(self.exprs[k]) & row_dims)
             ]
-            roots.append(Root(i, value, indices, absent))
+            roots.append(Root(stored.position, stored.value, indices, absent))
         return roots
 
     def _find_row(self, accesses: _RowAccesses) -> tuple[list[int], list[int]]:
@@ -224,7 +224,7 @@ class _Planner:
         """The dims (positions) by the steps with which the main root is stored, the largest first: neighbouring
         elements of a program are neighbours in memory also where that is not the order of the dims (channels last).
         """
-        linear = affine.linear_coefficients(accesses_of(self, self.group[0][0]))
+        linear = affine.linear_coefficients(accesses_of(self, self.group[0].position))
         if linear is None:
             return kept
         steps = [affine.constant_of(linear[1].get(self.dims[k], ir.AffineConstantExpr.get(0))) for k in kept]
@@ -241,7 +241,7 @@ class _Planner:
         """Merge loops that memory walks as one; returns the dims outside of the rows and the row's one dim."""
         row = [d for x in self.row_exprs for d in affine.dims_in(x)]
         outer = [self.dims[k] for k in kept]
-        partial = [{x for x in mapping if x is not None} for _, _, mapping in self.group[1:]]
+        partial = [{x for x in stored.mapping if x is not None} for stored in self.group[1:]]
         groups = merge_groups(accesses, outer, self.loops, [0] * len(outer))
         for g in list(groups):
             # A root on some of the dims only needs these by themselves.
@@ -297,8 +297,7 @@ class _Planner:
 
     def _transposed(self, accesses: _RowAccesses, dims: list[int]) -> tuple[int, int] | None:
         """(dim that a read is contiguous in, dim that the writes are contiguous in), where these differ and matter."""
-        main = self.group[0][0]
-        stored = accesses_of(self, main)
+        stored = accesses_of(self, self.group[0].position)
         writes = contiguous_dims(stored, dims)
         if len(dims) < 2 or len(writes) != 1:
             return None
