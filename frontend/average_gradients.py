@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from kiln.lowering import paths
-from kiln.lowering.cpu.rules import gradient_rules
+from kiln.lowering.cpu.rules import GradientRules, rules_for
 
 __all__ = ["average_decompositions"]
 
@@ -136,7 +136,7 @@ def _is_known(grad: Tensor, x: Tensor, count: int) -> bool:
 
 def _suits_rows(windows: _Windows) -> bool:
     """Whether kernels read vectors of the gradient along a row, where that was measured to be faster than ATen."""
-    rules = gradient_rules()
+    rules = rules_for(GradientRules)
     is_long = windows.size > rules.average_row or windows.size % windows.stride == 0
     return windows.stride <= rules.average_step and is_long
 

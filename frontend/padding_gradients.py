@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from kiln.lowering import paths
-from kiln.lowering.cpu.rules import gradient_rules
+from kiln.lowering.cpu.rules import GradientRules, rules_for
 
 __all__ = ["padding_decompositions"]
 
@@ -37,7 +37,7 @@ def _gradient(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     # Of an image of the CPU: GPUs were not measured.
     if not is_known or min(padding) < 0 or x.device.type != "cpu" or not x.dtype.is_floating_point:
         return NotImplemented
-    if count == 2 and max(padding) > gradient_rules().reflected_border:
+    if count == 2 and max(padding) > rules_for(GradientRules).reflected_border:
         _TAKEN("wide border left to ATen")
         return NotImplemented
     _TAKEN("folded back")

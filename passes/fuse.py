@@ -15,12 +15,13 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_small
-from kiln.passes.fusion.order import SPARE, Schedule
+from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.reach import Reach
 from kiln.passes.fusion.recompute import Repeated, copy_for_readers, estimate, worth_repeating
 from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
+from kiln.passes.fusion.rules import fusion_rules
 from kiln.passes.fusion.search import search
 from kiln.passes.fusion.statistics import join_statistics
 from kiln.passes.fusion.tally import Machine
@@ -156,7 +157,7 @@ class Fuse(Pass):
         """A grouping whose kernels compute cheap values for themselves, if that is faster; what is a copy of what.
 
         Rounds, because one changes who reads what: when several kernels compute an exponential, each of them reads the
-        cast in front of it. Memory may grow by 1 / `SPARE` in all rounds together: room for a row of maxima.
+        cast in front of it. Memory may grow by 1 / `spare_parts` in all rounds together: room for a row of maxima.
         """
         origin: dict[ir.Value, ir.Value] = {}
         room = 0
@@ -166,7 +167,7 @@ class Fuse(Pass):
                 break
             if not origin:
                 room = max(held, Schedule.of(grouping).peak(grouping))
-                room += room // SPARE
+                room += room // fusion_rules().spare_parts
             found = self._repeat_once(function, grouping, repeated, held, room)
             if found is None:
                 break

@@ -19,11 +19,12 @@ from kiln.runtime.expressions import affine_evaluator
 from kiln.runtime.launches import ReadyLaunch, Touched, launch_groups
 from kiln.runtime.memory import Interval, aligned, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Check, Expr, Launch, Operand, Plan
+from kiln.runtime.rules import launch_rules
 
 __all__ = ["WORK_PER_THREAD", "Binder", "Binding", "Segment", "StateLayout", "check_key", "segments"]
 
-WORK_PER_THREAD = 32768
-"""Elementary operations that pay for one more thread: about 2 us of vector code, against 1.5 us for a fork and join."""
+WORK_PER_THREAD = launch_rules().work_per_thread
+"""Elementary operations that pay for one more thread."""
 
 _ALL = 1 << 62
 """End of a buffer of any size."""

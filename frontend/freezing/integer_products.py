@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from kiln.frontend.freezing.constant_folding import constant_of
+from kiln.lowering.cpu.rules import IntegerRules, rules_for
 from kiln.notes import Note
 
 __all__ = ["NOTES", "use_integer_products"]
@@ -38,9 +39,6 @@ _ELEMENTWISE = (
     "aten.silu.default",
     "aten.gelu.default",
 )
-_CHANNELS, _CHANNELS_OF_ONE = 64, 16
-"""What channels are a multiple of where a convolution is a product. Windows are gathered 64 bytes at once (65 us for
-3 x 3 of [1, 64, 56, 56], whose product takes 345), else one by one (466); those of one element are not gathered."""
 _LONGEST_SUM = 1 << 15
 """With this many products of a byte each, and zero points, 32 bits hold the sum."""
 
@@ -148,7 +146,8 @@ def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
     channels, dims = window[0], len(window) - 1
     if transposed or groups != 1 or any(d != 1 for d in dilation):
         return "a transposed, grouped or dilated convolution is computed in floats"
-    if channels % (_CHANNELS if prod(window[1:]) > 1 else _CHANNELS_OF_ONE):
+    rules = rules_for(IntegerRules)
+    if channels % (rules.window_channels if prod(window[1:]) > 1 else rules.pixel_channels):
         return f"windows of {channels} channels are gathered too slowly: computed in floats"
     if not all(isinstance(size, int) for size in node.meta["val"].shape):
         return "sizes of the image are known at run time only: computed in floats"

@@ -3,7 +3,7 @@
 
 """The limits that the CPU's schedules compare sizes with, as data: `lowering/cpu/choices/*.toml`.
 
-There is a file for each class below (`lowering/rules.py` reads it). Schedules read them through the CPU that code is
+There is a file for each class below (`kiln/limits.py` reads it). Schedules read them through the CPU that code is
 made for: `isa.rules.products.dot_rows`. What follows from the processor itself (registers, lanes, tiles, its caches) is
 computed from `Isa`.
 """
@@ -11,22 +11,26 @@ computed from `Isa`.
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from kiln.lowering.rules import read_rules
+from kiln.limits import read_rules
 
 __all__ = [
     "FOLDER",
+    "OF_ALL",
     "AttentionRules",
     "ConvolutionRules",
     "GradientRules",
+    "IntegerRules",
     "LoopRules",
     "ProductRules",
     "Rules",
     "TileRules",
-    "gradient_rules",
+    "rules_for",
     "rules_of",
 ]
+
+Group = TypeVar("Group")
 
 FOLDER = Path(__file__).resolve().parent / "choices"
 
@@ -157,6 +161,18 @@ class GradientRules:
 
 
 @dataclass(frozen=True)
+class IntegerRules:
+    """Quantised convolutions that the frontend turns into products of integers, on every CPU."""
+
+    window_channels: int
+    pixel_channels: int
+
+
+OF_ALL: dict[str, type[Any]] = {"gradients": GradientRules, "integers": IntegerRules}
+"""The classes of files that hold for all CPUs."""
+
+
+@dataclass(frozen=True)
 class Rules:
     """All that schedules read, for vectors of one width."""
 
@@ -177,7 +193,12 @@ def rules_of(vector_bytes: int) -> Rules:
     return Rules(**found)
 
 
+def rules_for(class_: type[Group]) -> Group:
+    """The limits that a class of `OF_ALL` has, from its file."""
+    return _read(class_)
+
+
 @cache
-def gradient_rules() -> GradientRules:
-    """`choices/gradients.toml`."""
-    return read_rules(FOLDER / "gradients.toml", GradientRules)
+def _read(class_: type[Any]) -> Any:
+    name = next(name for name, other in OF_ALL.items() if other is class_)
+    return read_rules(FOLDER / f"{name}.toml", class_)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """The limits that the GPU's schedules compare sizes with, as data: files of `lowering/gpu/choices`, one for each class
-below (`lowering/rules.py` reads them). They hold for every GPU; what one GPU has and how fast it is are files of
+below (`kiln/limits.py` reads them). They hold for every GPU; what one GPU has and how fast it is are files of
 `lowering/gpu/machines`. The tables of choices between a kernel and a library lie beside them (`dot/measured.py`).
 
 Without MLIR: the frontend asks in processes that load their code.
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kiln.lowering.rules import read_rules
+from kiln.limits import read_rules
 
 __all__ = [
     "RULES",

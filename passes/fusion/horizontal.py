@@ -14,15 +14,14 @@ from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import merge_loops, share_loops
-from kiln.passes.fusion.order import SPARE, Kernels, Schedule
+from kiln.passes.fusion.order import Kernels, Schedule
 from kiln.passes.fusion.reach import Reach
+from kiln.passes.fusion.rules import fusion_rules
 
 __all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products", "fuse_small"]
 
 MOST_PARTS = 8
 """Parts of one kernel: its code grows with each, and what they share fits into a cache or it does not."""
-SMALL = 0.1
-"""A kernel is small if it computes for less than this fraction of what its launch takes."""
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Room:
         """The room that the kernels of a grouping take; the ops one by one take `one_by_one` bytes."""
         kernels = Schedule.of(grouping).kernels(grouping)
         peak = kernels.best()[1]
-        return cls(kernels, peak + peak // SPARE, max(peak, one_by_one))
+        return cls(kernels, peak + peak // fusion_rules().spare_parts, max(peak, one_by_one))
 
     def merge(self, a: Group, b: Group, merged: Group) -> None:
         """Note that `merged` stands for `a` and `b` from now on."""
@@ -111,7 +110,7 @@ def fuse_small(grouping: Grouping, reach: Reach, room: Room) -> None:
     for small in groups:
         group = _now(grouping, small)
         computes = grouping.model.cost(group).seconds(machine) - machine.launch
-        if group.kind not in ("pointwise", "reduction") or computes > SMALL * machine.launch:
+        if group.kind not in ("pointwise", "reduction") or computes > fusion_rules().small_share * machine.launch:
             continue
         for other in nests.around(group):
             if len(group.all_parts) + len(other.all_parts) <= MOST_PARTS and reach.independent(group, other):

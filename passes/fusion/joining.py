@@ -19,18 +19,15 @@ from kiln.passes.fusion.graph import Read
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import is_one, loops_of
 from kiln.passes.fusion.rows import why_not_joined
+from kiln.passes.fusion.rules import fusion_rules
 from kiln.passes.roundings.kept import adds_to_sums
 
-__all__ = ["SLOWER", "try_to_join"]
+__all__ = ["try_to_join"]
 
-SLOWER = 1.02
-"""A kernel less is worth this factor of the estimated time: what it saves outside of kernels is not in the estimate."""
 MOST_INDICES = 8
 """Indices at which a kernel computes one value: its code grows with each, and may double with each op below."""
 MOST_SCOPES = 16
 """Ways through pads and concatenations to one value: a kernel has its code, and that of what is below, in each."""
-SERIAL_LIMIT = 1 << 14
-"""Elements of a reduction over everything that are still fused with what follows: there is no row to share."""
 
 
 def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[Read], stored: bool) -> str | None:
@@ -100,7 +97,7 @@ def _try_pointwise(
         before = grouping.model.cost(grouping.of[op]) + grouping.model.cost(group)
         after = grouping.model.cost_with(group, op, again)
         seconds = before.seconds(grouping.model.machine), after.seconds(grouping.model.machine)
-        if seconds[1] > SLOWER * seconds[0]:
+        if seconds[1] > fusion_rules().slower * seconds[0]:
             saves, costs = amount(before.moved - after.moved, "B"), amount(again, "op")
             where = f"at {len(indices)} indices" if len(indices) > 1 else "again and again"
             slower = f"{1e6 * seconds[1]:.3g} instead of {1e6 * seconds[0]:.3g} us"
@@ -184,10 +181,10 @@ def _try_reduction(
     elif [group.space[d] for d in rest] != extents:
         return "the reduced loops differ from the consumer's"
     if not dims:
-        total = 1
+        total, most = 1, fusion_rules().serial_elements
         for x in extents:
-            total *= x.value if isinstance(x, ir.AffineConstantExpr) else SERIAL_LIMIT
-        if total > SERIAL_LIMIT:
+            total *= x.value if isinstance(x, ir.AffineConstantExpr) else most
+        if total > most:
             return "a reduction over everything: its kernel has no rows to share among threads"
     for i, d in zip(reduced, rest, strict=True):
         point[i] = ir.AffineDimExpr.get(d)

@@ -19,10 +19,7 @@ from kiln.dialects.kiln import opdef
 from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.groups import Group, Grouping
 
-__all__ = ["SPARE", "Kernels", "Node", "Schedule"]
-
-SPARE = 8
-"""Fewer kernels may cost this fraction (1/n) of the memory that is held without them."""
+__all__ = ["Kernels", "Node", "Schedule"]
 
 _CALLER = -1
 """Stands for the caller as a reader, who is never done."""

@@ -18,11 +18,10 @@ from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import Cost, amount
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.joining import MOST_INDICES
+from kiln.passes.fusion.rules import fusion_rules
 
 __all__ = ["Copies", "Repeated", "copy_for_readers", "estimate", "worth_repeating"]
 
-MOST_COST = 32
-"""Operations per element (of `OP_COST`) that are done again."""
 MOST_READERS = 8
 """Kernels that compute one value: the code of each grows."""
 
@@ -126,7 +125,7 @@ def _cone(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
     cone = [found[p] for p in sorted(found)]
     points = max(1, grouping.model.count(graph.space(op)))
     cost = sum(grouping.model.own_operations(o) for o in cone)
-    return cone if cost <= MOST_COST * points else None
+    return cone if cost <= fusion_rules().repeated_cost * points else None
 
 
 def _widening(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:

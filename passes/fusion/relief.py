@@ -13,7 +13,8 @@ from torch_mlir import ir
 
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.groups import Group, Grouping
-from kiln.passes.fusion.order import SPARE, Schedule
+from kiln.passes.fusion.order import Schedule
+from kiln.passes.fusion.rules import fusion_rules
 from kiln.passes.fusion.search import APART
 
 __all__ = ["relieve"]
@@ -25,13 +26,13 @@ ROUNDS = 3
 def relieve(grouping: Grouping, regroup: Callable[[Mapping[int, int]], Grouping], one_by_one: int) -> Grouping:
     """A grouping that holds little more at once than its ops one by one, if parts of larger results were to blame.
 
-    Little is 1 / `SPARE`: a kernel more costs time.
+    Little is 1 / `spare_parts`: a kernel more costs time.
 
     regroup: makes another grouping of the same ops with some choices; `grouping` was made without any. one_by_one:
     bytes that the ops one by one hold at once.
     """
     schedule = Schedule.of(grouping)
-    limit = one_by_one + one_by_one // SPARE
+    limit = one_by_one + one_by_one // fusion_rules().spare_parts
     peak = schedule.peak(grouping, enough=limit)
     taken: dict[int, int] = {}
     for _ in range(ROUNDS):

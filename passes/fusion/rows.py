@@ -28,11 +28,9 @@ from kiln.lowering.cpu.tile.rows_schedule import split_of
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.tile.body import FusionBody
 from kiln.passes.fusion.graph import FusionGraph
+from kiln.passes.fusion.rules import fusion_rules
 
 __all__ = ["keep_shared_rows", "why_not_joined"]
-
-RHS_SHARE = 4
-"""Blocks of rows are taken where the rhs fits into this fraction (1/n) of the second-level cache."""
 
 
 def why_not_joined(
@@ -112,7 +110,7 @@ def _why_not_blocks(body: FusionBody, phases: Phases, l2_bytes: int) -> str | No
             if not type_.has_static_shape or type_.rank != 2:
                 return "a rhs of unknown size, or one for each batch"
             total += math.prod(type_.shape) * max(1, type_.element_type.width // 8)
-    limit = l2_bytes // RHS_SHARE
+    limit = l2_bytes // fusion_rules().rhs_parts
     return f"a rhs of {total >> 10} KiB would be walked for each block" if total > limit else None
 
 

@@ -21,8 +21,8 @@ from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import Point
 from kiln.passes.fusion.groups import Group, Grouping
-from kiln.passes.fusion.joining import SLOWER
 from kiln.passes.fusion.loops import MOST_OPS, is_one, loops_of
+from kiln.passes.fusion.rules import fusion_rules
 
 __all__ = ["join_statistics"]
 
@@ -67,7 +67,7 @@ def _join(grouping: Grouping, group: Group, reader: Group) -> bool:
     )
     model = grouping.model
     before, after = model.cost(group) + model.cost(reader), model.cost(merged)
-    if after.seconds(model.machine) > SLOWER * before.seconds(model.machine):
+    if after.seconds(model.machine) > fusion_rules().slower * before.seconds(model.machine):
         return False
     for op in merged.ops:
         grouping.of[op] = merged

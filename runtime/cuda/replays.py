@@ -25,16 +25,17 @@ from typing import Any, Protocol
 import torch
 
 from kiln.runtime.cuda.driver import CudaError
+from kiln.runtime.rules import launch_rules
 
 __all__ = ["LEAST_LAUNCHES", "GraphDriver", "LaunchReplays"]
 
 log = logging.getLogger("kiln")
 
-LEAST_LAUNCHES = 16
-"""Launches of a segment that pay for a recording: a launch takes 2 us and more, that of a graph 7 and more."""
+LEAST_LAUNCHES = launch_rules().recorded_launches
+"""Launches of a segment that pay for a recording."""
 
-_SIGHTINGS = 3
-"""After how many calls the same words are worth a recording, of 1 to 3 ms; twice as many for each `_KEPT` made."""
+_SIGHTINGS = launch_rules().recorded_sightings
+"""After how many calls the same words are worth a recording; twice as many for each `_KEPT` made."""
 
 _KEPT = 4
 """Recordings that a plan keeps of each segment; beyond, the one not used for longest goes."""

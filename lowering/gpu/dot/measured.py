@@ -37,7 +37,7 @@ from typing import Any, Literal, cast
 
 from kiln.errors import KilnError
 from kiln.lowering import paths
-from kiln.lowering.origins import Origin, read_origins
+from kiln.origins import Origin, read_origins
 
 __all__ = ["FOLDER", "Row", "Table", "Times", "decide", "read_table", "table"]
 

@@ -9,13 +9,13 @@ import pytest
 
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import MatmulProblem, choose_schedule
-from kiln.lowering.cpu.rules import FOLDER, gradient_rules, rules_of
+from kiln.lowering.cpu.rules import FOLDER, OF_ALL, rules_for, rules_of
 
 
 def test_each_file_is_a_group() -> None:
-    read = [*rules_of(64).__dataclass_fields__, "gradients"]
+    read = [*rules_of(64).__dataclass_fields__, *OF_ALL]
     assert sorted(path.stem for path in FOLDER.glob("*.toml")) == sorted(read)
-    assert all(vars(gradient_rules()).values())
+    assert all(type(rules_for(class_)) is class_ for class_ in OF_ALL.values())
 
 
 def test_schedules_read_them_through_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

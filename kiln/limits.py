@@ -1,12 +1,12 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The limits that schedules compare sizes with, as data: files of `lowering/cpu/choices` and `lowering/gpu/choices`.
+"""The limits that decisions compare sizes and times with, as data: files of `choices` folders.
 
 A file is read into a dataclass, and has a table for each of its fields, which says what the number is and where it was
 measured::
 
-    [origins.rows]                        # see lowering/origins.py
+    [origins.rows]                        # see origins.py
     ...
 
     [dot_rows]
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from kiln.errors import KilnError
-from kiln.lowering.origins import read_origins
+from kiln.origins import read_origins
 
 __all__ = ["read_rules"]
 

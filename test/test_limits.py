@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The limits that schedules compare sizes with: read and checked, and where they come from."""
+"""The limits that decisions compare sizes and times with: read and checked, and where they come from."""
 
 import json
 import tomllib
@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 
 from kiln.errors import KilnError
+from kiln.limits import read_rules
 from kiln.lowering.cpu.rules import FOLDER
 from kiln.lowering.gpu.rules import RULES
-from kiln.lowering.rules import read_rules
+from kiln.passes.fusion import rules as fusion
+from kiln.runtime import rules as runtime
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 ON_GPU = ROOT / "lowering/gpu/choices"
-FILES = [*sorted(FOLDER.glob("*.toml")), *(ON_GPU / f"{name}.toml" for name in RULES)]
+FOLDERS = (FOLDER, fusion.FOLDER, runtime.FOLDER)
+FILES = [*(path for folder in FOLDERS for path in sorted(folder.glob("*.toml")))]
+FILES += [ON_GPU / f"{name}.toml" for name in RULES]
 GOOD = """
 [origins.sweep]
 machine = "a core"
