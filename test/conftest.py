@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from torch._logging._internal import trace_log
 from torch_mlir import ir
 
 from kiln.dialects import create_context
@@ -45,6 +46,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="needs --slow"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _trace_nothing()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    _trace_nothing()
+
+
+def _trace_nothing() -> None:
+    """Takes pytest's handlers off PyTorch's structured trace.
+
+    pytest adds its handlers to loggers that do not propagate, which turns the trace on: PyTorch and Kiln would then
+    write out every stage of every graph. Handlers of tests stay.
+    """
+    for handler in list(trace_log.handlers):
+        if type(handler).__module__.startswith("_pytest."):
+            trace_log.removeHandler(handler)
 
 
 @pytest.fixture
