@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import forked_python
 import pytest
 import torch
 
@@ -159,7 +160,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(module: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KILN_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return forked_python.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("command", commands("kiln-opt"), ids=" ".join)
@@ -257,10 +258,14 @@ def test_traces(line: str, tmp_path: Path) -> None:
     train = "from mymodel import make\nimport torch\n\nmodel, inputs = make()\n"
     train += 'torch.compile(model, backend="kiln")(*inputs).sum().backward()\n'
     (tmp_path / "train.py").write_text(train, encoding="utf-8")
-    tools = f'kiln-trace() {{ "{sys.executable}" -m kiln.tools.kiln_trace "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    shell = ["bash", "-e", "-c", tools + line]
-    done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    words = shlex.split(line, comments=True)
+    settings = dict(word.split("=") for word in words[: next(i for i, word in enumerate(words) if "=" not in word)])
+    program, *arguments = words[len(settings) :]
+    assert program in ("kiln-trace", "python")
+    tool = ["-m", "kiln.tools.kiln_trace"] if program == "kiln-trace" else []
+    environment = {**os.environ, **settings, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    command = [sys.executable, *tool, *arguments]
+    done = forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     packed = re.search(r"H4sI[\w+/=]+", (tmp_path / "trace.html").read_text(encoding="utf-8"))
     assert packed is not None

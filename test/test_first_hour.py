@@ -17,6 +17,7 @@ import tomllib
 import urllib.request
 from pathlib import Path
 
+import forked_python
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +54,7 @@ def installed(folder):
 def run(folder, *command, package=True):
     paths = [str(ROOT), *([str(folder)] if package else []), os.environ.get("PYTHONPATH", "")]
     settings = {"KILN_CACHE": "1", "KILN_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run(
+    return forked_python.run(
         command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, check=False
     )
 

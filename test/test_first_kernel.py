@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "KILN_CACHE": "0"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return forked_python.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_it_compiles_and_prints_what_the_page_says(folder: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "KILN_CACHE": "0"}
-    return subprocess.run(
+    return forked_python.run(
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 

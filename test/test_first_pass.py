@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from torch_mlir import ir
 
@@ -38,12 +39,12 @@ def folder(tmp_path: Path) -> Path:
 def kiln_opt(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kiln.tools.kiln_opt", "--load=drop_double_transpose.py", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return forked_python.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def run(code: str, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+    forked_python.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
 
 
 def test_the_op_that_is_made_computes_the_same_where_it_says(folder: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_suite_of_ones_own(folder: Path) -> None:
     (folder / "lit.cfg.py").write_text(config)
     tool = Path(sys.executable).with_name("lit")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    done = forked_python.run(
         [tool, "-v", "-j1", "test.mlir"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0 and "PASS: passes :: test.mlir" in done.stdout, done.stdout + done.stderr
@@ -127,7 +128,7 @@ def test_the_lit_test_passes(folder: Path) -> None:
     done = kiln_opt([*shlex.split(line[1]), "test.mlir"], folder)
     assert done.returncode == 0, done.stderr
     check = [sys.executable, "-m", "filecheck", "test.mlir"]
-    subprocess.run(check, cwd=folder, input=done.stdout, text=True, check=True, timeout=60)
+    forked_python.run(check, cwd=folder, input=done.stdout, text=True, check=True, timeout=60)
 
 
 def test_the_pass_is_not_part_of_kiln() -> None:

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import forked_python
 import pytest
 
 from kiln.lowering.target import ENTRY_POINTS, PHASES, target_names
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "KILN_CACHE_DIR": str(folder / "cache"), **settings}
-    return subprocess.run(
+    return forked_python.run(
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 

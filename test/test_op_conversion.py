@@ -6,12 +6,12 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import pytest
 import torch
 
@@ -90,7 +90,7 @@ def test_commands(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "in.mlir").write_text(blocks("mlir")[0])
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "kiln.tools.kiln_opt", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "math.sin" in done.stdout and "kiln.aten" not in done.stdout
 

@@ -4,10 +4,10 @@
 """Compiled code that leaves the process by PyTorch's ways: cache artifacts, ``aot_compile``."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 from torch.compiler import _cache as torch_cache
@@ -185,7 +185,7 @@ def test_examples_of_the_page(example, tmp_path, monkeypatch):
     (tmp_path / "example.py").write_text(example)
     for _ in range(2):
         command = [sys.executable, "example.py"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = forked_python.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     (promised,) = re.findall(r"print\(.*\)  # then (.*)", example)
     assert done.stdout.strip() == promised

@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 
@@ -210,7 +211,7 @@ def test_failing_compile_leaves_a_reproducer_that_fails(broken_pipeline, tmp_pat
     assert Path(path).read_text().startswith("//")
     argv = [sys.executable, "-m", "kiln.tools.kiln_opt", "--pass-pipeline=plan-host", path]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = forked_python.run(argv, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1 and "error: " in done.stderr and "Traceback" not in done.stderr
 
 

@@ -4,11 +4,11 @@
 """Passes of the user's own in the pipelines of targets: ``options={"passes": [kiln.Insert(...)]}``."""
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 
@@ -124,7 +124,7 @@ def _run(folder, given, options):
     program = textwrap.dedent(PROGRAM).format(given=given, options=options)
     paths = os.pathsep.join([str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")])
     settings = {"KILN_CACHE": "1", "KILN_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": paths}
-    done = subprocess.run(
+    done = forked_python.run(
         [sys.executable, "-c", program], env={**os.environ, **settings}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

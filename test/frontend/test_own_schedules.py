@@ -7,11 +7,11 @@ import dataclasses
 import functools
 import gc
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 
@@ -271,7 +271,7 @@ def test_the_cache_knows_the_source(tmp_path):
 
     def run():
         command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
-        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
+        done = forked_python.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
@@ -331,7 +332,7 @@ def _debug(tmp_path: Path, *arguments: str, kernels: str = "") -> subprocess.Com
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root, "PLANTED_KERNELS": kernels}
     command = [sys.executable, "-m", "kiln.tools.kiln_debug", "model:make", *arguments]
-    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
+    return forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
 
 
 def _check_test(path: Path, tmp_path: Path, kernels: str = "") -> None:
@@ -345,7 +346,7 @@ def _check_test(path: Path, tmp_path: Path, kernels: str = "") -> None:
     for value, status in ((kernels, 1), *([("", 0)] if kernels else [])):
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PLANTED_KERNELS": value}
         command = [sys.executable, "-m", "kiln.tools.kiln_opt", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+        done = forked_python.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == status, done.stderr
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 from kiln.passes.diagnostics import Diagnostic
@@ -48,7 +49,8 @@ def test_the_command_of_a_reproducer_reproduces(tmp_path: Path, capfd: pytest.Ca
     assert main([SAMPLE, f"--reproducer-dir={tmp_path}", pipeline, str(tmp_path / "in.mlir")]) == 1
     first = capfd.readouterr().err.splitlines()
     command = shlex.split(first[-1].removeprefix("note: to reproduce: "))
-    done = subprocess.run([sys.executable, "-m", "kiln.tools.kiln_opt", *command[1:]], capture_output=True, text=True)
+    argv = [sys.executable, "-m", "kiln.tools.kiln_opt", *command[1:]]
+    done = forked_python.run(argv, capture_output=True, text=True)
     assert command[0] == "kiln-opt" and done.returncode == 1
     assert "arith.addi is not supported: rejected by option" in done.stderr
 

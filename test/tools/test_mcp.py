@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import forked_python
 import pytest
 
 from kiln.errors import KilnError
@@ -26,6 +27,14 @@ func.func @main(%x: !torch.vtensor<[4,8],f32>) -> !torch.vtensor<[4,8],f32> {
   return %0 : !torch.vtensor<[4,8],f32>
 }
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked():
+    """Verbs run Kiln's tools as processes; here they are forked, which imports nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workbench.subprocess, "run", forked_python.run)
+        yield
 
 
 @pytest.fixture(scope="module")

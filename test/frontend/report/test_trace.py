@@ -4,10 +4,10 @@
 """``kiln.trace``, the option ``trace_html`` and ``kiln-trace``: what is recorded, and who shows it."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 import torch
 from torch import nn
@@ -153,14 +153,14 @@ def test_the_command(tmp_path: Path):
         "import torch\ndef make():\n    return torch.nn.Linear(4, 4), (torch.randn(2, 4),)\n"
     )
     command = [sys.executable, "-m", "kiln.tools.kiln_trace"]
-    done = subprocess.run([*command, "mine:make", "-o", "t.html"], cwd=tmp_path, capture_output=True, text=True)
+    done = forked_python.run([*command, "mine:make", "-o", "t.html"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "1 graphs" in done.stdout and (tmp_path / "t.html").exists(), done.stderr
-    done = subprocess.run([*command, "mine:other"], cwd=tmp_path, capture_output=True, text=True)
+    done = forked_python.run([*command, "mine:other"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "has no function" in done.stderr
-    done = subprocess.run([*command, "mine:make", "--for", "gpu"], cwd=tmp_path, capture_output=True, text=True)
+    done = forked_python.run([*command, "mine:make", "--for", "gpu"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "unknown target 'gpu'; targets are cpu, cuda, tt-cpu" in done.stderr
     # The tensors are on the CPU, so that the only graph runs with ATen: a page would be empty.
-    done = subprocess.run([*command, "mine:make", "--for", "cuda"], cwd=tmp_path, capture_output=True, text=True)
+    done = forked_python.run([*command, "mine:make", "--for", "cuda"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "no graph was compiled" in done.stderr and not (tmp_path / "trace.html").exists()
 
 
