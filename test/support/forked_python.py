@@ -113,9 +113,11 @@ def _start() -> "tuple[subprocess.Popen[bytes], socket.socket, dict[str, str]]":
     if _server is None or _server[0].poll() is not None:
         ours, theirs = socket.socketpair()
         environment = dict(os.environ)
+        # NumPy starts threads when it is imported; a fork has one thread.
+        single = {**environment, "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
             command = [sys.executable, __file__, str(theirs.fileno())]
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=single)
         _server = process, ours, environment
         atexit.register(_stop, process, ours)
     return _server
