@@ -13,12 +13,15 @@ from typing import Any
 
 from kiln.errors import KilnError
 from kiln.tools.models import error_text, load_model, root_of
+from kiln.tools.short_lived import collect_rarely
 
 __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status (1 for bad input, with one line on stderr)."""
+    if argv is None:
+        collect_rarely()
     parser = argparse.ArgumentParser(prog="kiln-explain", description="Report which way each op of a model went.")
     parser.add_argument(
         "target", help="module:function, importable from here; the function returns (model, inputs[, kwargs])"

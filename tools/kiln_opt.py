@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kiln.errors import CompileError, KilnError, did_you_mean
 from kiln.lowering.cpu.disassembly import DISASSEMBLERS
 from kiln.tools.kiln_opt_options import Options, parse_arguments
+from kiln.tools.short_lived import collect_rarely
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -31,6 +32,8 @@ _SEPARATOR = "// -----"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit status: 0, or 1 after an error was printed."""
+    if argv is None:
+        collect_rarely()
     try:
         options = parse_arguments(sys.argv[1:] if argv is None else list(argv))
         with _cpu(options):

@@ -3,6 +3,7 @@
 
 """kiln-opt where lit does not reach: start-up, and parts of --verify-diagnostics."""
 
+import gc
 import shlex
 import subprocess
 import sys
@@ -188,3 +189,17 @@ def test_each_dumped_stage_leads_to_the_same_kernels(tmp_path: Path, capsys: pyt
     for path in stages:
         assert main(["--pipeline=cpu", "--until=llvm", str(path)]) == 0
         assert capsys.readouterr().out == expected, path.name
+
+
+def test_collections_are_rare_in_a_process_of_its_own_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """A program that calls main with arguments keeps its own settings."""
+    before = gc.get_threshold()
+    assert main([f"{INPUTS}/empty.mlir"]) == 0
+    assert gc.get_threshold() == before
+    code = (
+        "import gc, sys\n"
+        "from kiln.tools.kiln_opt import main\n"
+        f"sys.argv[1:] = ['{INPUTS}/empty.mlir']\n"
+        "assert main() == 0 and gc.get_threshold()[0] > 10_000\n"
+    )
+    forked_python.run([sys.executable, "-c", code], check=True, timeout=60)

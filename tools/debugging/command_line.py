@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kiln.errors import KilnError
+from kiln.tools.short_lived import collect_rarely
 
 if TYPE_CHECKING:
     from kiln.passes.manager import PipelineStep
@@ -107,6 +108,8 @@ def read_module(path: str) -> str:
 
 def run_app(name: str, command: Callable[..., None], argv: list[str] | None) -> int:
     """Runs a command with its errors as one line on stderr; returns the exit status."""
+    if argv is None:
+        collect_rarely()
     # Children are forked, and OpenMP's threads do not survive that.
     os.environ["OMP_NUM_THREADS"] = "1"
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
