@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 
-__all__ = ["KernelContext", "Size", "Summed", "element_type", "known", "offset_of", "unflatten"]
+__all__ = ["KernelContext", "Size", "Summed", "element_type", "in_vectors", "known", "offset_of", "unflatten"]
 
 Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
 
@@ -39,10 +39,16 @@ class KernelContext:
     nt: Index
     scratch: ir.Value
 
-    def share(self, b: Builder, total: Index, body: Callable[[Index], None]) -> None:
-        """body(i) for this thread's part of `total` units of work."""
-        low, high = b.split(self.tid, self.nt, total)
-        b.for_(low, high, 1, body)
+    def share(self, b: Builder, sizes: Sequence[Size], body: Callable[..., None], *, in_turn: bool = False) -> None:
+        """body(*index) for this thread's part of the units of work, whose index runs over `sizes`, row-major.
+
+        A part is units in a row, or (`in_turn`) every `nt`-th: of units that take longer and longer.
+        """
+        total: Index = 1
+        for size in sizes:
+            total = b.muli(total, known(size))
+        bounds = (self.tid, total, self.nt) if in_turn else (*b.split(self.tid, self.nt, total), 1)
+        b.for_(*bounds, lambda i: body(*unflatten(b, i, sizes)))
 
 
 def element_type(name: str) -> ir.Type:
@@ -64,7 +70,16 @@ def unflatten(b: Builder, flat: Index, sizes: Sequence[Index | None]) -> list[In
     for size in reversed(sizes[1:]):
         index.append(b.remi(flat, known(size)))
         flat = b.divi(flat, known(size))
-    return [flat, *reversed(index)] if sizes else []
+    first: Index = 0 if sizes and isinstance(sizes[0], int) and sizes[0] == 1 else flat
+    return [first, *reversed(index)] if sizes else []
+
+
+def in_vectors(b: Builder, low: Index, high: Index, width: int, body: Callable[[Index, ir.Value | None], None]) -> None:
+    """body(start, mask) for vectors of `width` of the indices from `low` to `high`; the mask of whole ones is None."""
+    rest = b.remi(b.subi(high, low), width)
+    full = b.subi(high, rest)
+    b.for_(low, full, width, lambda i: body(i, None))
+    b.if_(b.cmpi("sgt", rest, 0), lambda: body(full, b.tail_mask(rest, width)))
 
 
 def offset_of(b: Builder, base: Index, index: Sequence[Index], strides: Sequence[Index | None]) -> Index:

@@ -40,7 +40,7 @@ from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.partition import run_epilogue
 from kiln.lowering.cpu.matmul.problem import Epilogue
-from kiln.lowering.cpu.problem import KernelContext, known, offset_of, unflatten
+from kiln.lowering.cpu.problem import KernelContext, known, offset_of
 from kiln.lowering.cpu.sizes import LINE, apart, round_up
 
 __all__ = ["emit_attention"]
@@ -95,22 +95,16 @@ class Attention(Softmax):
 
     def emit(self) -> None:
         """Emit this thread's share: blocks of queries of one head, taken in turn."""
-        b, sizes = self.b, [*self.p.batch, self.p.heads]
+        b, p, rows = self.b, self.p, self.lay["rows"]
+
+        def task(*index: Index) -> None:
+            *batch, head, block = index
+            q0 = b.muli(block, rows)
+            self.task(batch, head, q0, b.mini(b.subi(self.queries, q0), rows))
+
         self.unit.begin(b)
-        blocks = b.ceildivi(self.queries, self.lay["rows"])
-        total = blocks
-        for size in sizes:
-            total = b.muli(total, known(size))
-
-        def task(index: Index) -> None:
-            q0 = b.muli(b.remi(index, blocks), self.lay["rows"])
-            where = unflatten(b, b.divi(index, blocks), sizes)
-            self.task(where[:-1], where[-1], q0, b.mini(b.subi(self.queries, q0), self.lay["rows"]))
-
-        if self.p.causal:  # later queries see more keys: deal the blocks out in turn
-            b.for_(self.ctx.tid, total, self.ctx.nt, task)
-        else:
-            self.ctx.share(b, total, task)
+        sizes = (*p.batch, p.heads, b.ceildivi(self.queries, rows))
+        self.ctx.share(b, sizes, task, in_turn=p.causal)  # later queries see more keys
         self.unit.end(b)
 
     def task(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:

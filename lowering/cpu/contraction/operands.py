@@ -30,6 +30,7 @@ __all__ = [
     "Run",
     "Scratch",
     "TilesInPlace",
+    "in_runs",
     "sum_rows",
 ]
 
@@ -97,13 +98,13 @@ class Provider:
         """Runs of tiles that hold all lines."""
         raise NotImplementedError
 
-    def runs(self, lines: Index, size: int, run: Callable[[Index, int], None]) -> None:
-        """run(i, tiles) for `count` tiles of `size` lines together, then for one at a time."""
-        b, wide = self.b, self.count * size
-        full = b.round_down(lines, wide)
-        b.for_(0, full, wide, lambda i: run(i, self.count))
-        if self.count > 1:
-            b.for_(full, lines, size, lambda i: run(i, 1))
+
+def in_runs(b: Builder, lines: Index, size: int, count: int, run: Callable[[Index, int], None]) -> None:
+    """run(i, tiles) for `count` tiles of `size` lines together, then for one at a time."""
+    full = b.round_down(lines, count * size)
+    b.for_(0, full, count * size, lambda i: run(i, count))
+    if count > 1:
+        b.for_(full, lines, size, lambda i: run(i, 1))
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class InPanels(Provider):
             run(i, count, place)
 
         if self.exact:
-            self.runs(b.muli(b.ceildivi(lines, self.size), self.size), self.size, tiles)
+            in_runs(b, b.muli(b.ceildivi(lines, self.size), self.size), self.size, self.count, tiles)
         else:
             b.for_(0, lines, self.count * self.size, lambda i: tiles(i, self.count))
 
@@ -257,7 +258,7 @@ class TilesInPlace(Provider):
 
             run(i, count, place)
 
-        self.runs(complete, size, tiles)
+        in_runs(b, complete, size, self.count, tiles)
         b.if_(
             b.cmpi("slt", complete, lines),
             lambda: self.last.each(size, lambda _, count, tiles: run(complete, count, tiles)),

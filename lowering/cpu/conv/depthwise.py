@@ -26,13 +26,18 @@ from kiln.lowering.cpu.conv.kernel import ConvKernel, RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Pack, order_of
 from kiln.lowering.cpu.conv.window import Span, Valid, Window, row_count
-from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.problem import in_vectors, known
 
 __all__ = ["Depthwise", "Planar"]
 
 
 class Depthwise(RowKernel):
-    """The weights are packed into scratch, unless they are already."""
+    """The weights are packed into scratch, unless they are already.
+
+    task: image and row of the result, and its channels from one to another.
+    """
+
+    task: tuple[Index, Index, Index, Index]
 
     @staticmethod
     @override
@@ -55,22 +60,13 @@ class Depthwise(RowKernel):
         b, p = self.b, self.p
         if not p.packed:
             self.packing.pack(self.operands.weight_offset, p.groups)
-        spans = -(-p.groups // self.s.span)
-        rows = row_count(b, p)
 
-        def task(t: Index) -> None:
-            line, span = b.divi(t, spans), b.remi(t, spans)
+        def task(image: Index, row: Index, span: Index) -> None:
             first = b.muli(span, self.s.span)
-            self.some(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
+            self.task = image, row, first, b.mini(b.addi(first, self.s.span), p.groups)
+            self.row(Window(b, p, self.image_at(image, 0), row), 0, known(p.column.results))
 
-        self.ctx.share(b, b.muli(b.muli(known(p.images), rows), spans), task)
-
-    def some(self, image: Index, row: Index, first: Index, last: Index) -> None:
-        """Channels [first, last) of one row of the result."""
-        b, p = self.b, self.p
-        self.task = image, row, first, last
-        window = Window(b, p, self.image_at(image, 0), row)
-        self.row(window, 0, known(p.column.results))
+        self.ctx.share(b, (p.images, row_count(b, p), -(-p.groups // self.s.span)), task)
 
     @override
     def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
@@ -87,7 +83,7 @@ class Depthwise(RowKernel):
                 for r, value in enumerate(acc):
                     pixel(b.addi(column, r), value)
 
-        self.vectors(first, last, vector)
+        in_vectors(b, first, last, self.width, vector)
 
     def products(
         self,
@@ -125,16 +121,13 @@ class Planar(ConvKernel):
         """This thread's share of (image, channel, rows of a task)."""
         b, p = self.b, self.p
         rows = row_count(b, p)
-        spans = b.ceildivi(rows, self.s.span)
 
-        def task(t: Index) -> None:
-            plane, part = b.divi(t, spans), b.remi(t, spans)
-            image, channel = b.divi(plane, p.groups), b.remi(plane, p.groups)
+        def task(image: Index, channel: Index, part: Index) -> None:
             first = b.muli(part, self.s.span)
             last = b.mini(b.addi(first, self.s.span), rows)
             b.for_(first, last, 1, lambda row: self.row(image, channel, row))
 
-        self.ctx.share(b, b.muli(b.muli(known(p.images), p.groups), spans), task)
+        self.ctx.share(b, (p.images, p.groups, b.ceildivi(rows, self.s.span)), task)
 
     def row(self, image: Index, channel: Index, row: Index) -> None:
         """Emit one row of one channel of the result."""

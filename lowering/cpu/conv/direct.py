@@ -30,7 +30,7 @@ from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.conv.window import Span, Valid, Window, row_count
-from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.problem import known, unflatten
 from kiln.lowering.cpu.sizes import even_part, round_up
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
@@ -69,8 +69,8 @@ class Direct(RowKernel, BlockKernel):
         units = b.muli(b.muli(known(p.images), rows), parts)
 
         def unit(u: Index, group: Index, channel: Index, count: Index, start: Index) -> None:
-            line, part = b.divi(u, parts), b.remi(u, parts)
-            self.part(group, channel, count, b.divi(line, rows), b.remi(line, rows), part, parts)
+            image, row, part = unflatten(b, u, (p.images, rows, parts))
+            self.part(group, channel, count, image, row, part, parts)
 
         self.share(units, b.maxi(units, 1), False, unit)
 

@@ -13,7 +13,7 @@ from kiln.lowering.cpu.contraction.sums import transpose_block
 from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Order, Pack
-from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.problem import in_vectors, known
 from kiln.lowering.cpu.sizes import LINE, apart, areas
 
 __all__ = ["BlockKernel", "block_layout"]
@@ -146,7 +146,7 @@ class BlockKernel(ConvKernel):
 
                 b.for_(0, pixels, 1, one)
 
-        self.vectors(0, count, some)
+        in_vectors(b, 0, count, self.width, some)
 
     def finish_planar(
         self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
@@ -164,6 +164,6 @@ class BlockKernel(ConvKernel):
                 def vector(i: Index, mask: ir.Value | None) -> None:
                     store(b.addi(start, i), width, b.vload(self.scratch, b.addi(line, i), width), mask)
 
-                self.vectors(0, pixels, vector)
+                in_vectors(b, 0, pixels, width, vector)
 
         b.for_(0, count, 1, one)

@@ -53,14 +53,6 @@ class ConvKernel:
         b = self.b
         return b.sum_(self.operands.x_offset, b.muli(image, self.x_image), b.muli(channel, self.x_channel))
 
-    def vectors(self, low: Index, high: Index, body: Callable[[Index, ir.Value | None], None]) -> None:
-        """body(start, mask) for vectors of the indices from `low` to `high`."""
-        b = self.b
-        rest = b.remi(b.subi(high, low), self.width)
-        full = b.subi(high, rest)
-        b.for_(low, full, self.width, lambda i: body(i, None))
-        b.if_(b.cmpi("sgt", rest, 0), lambda: body(full, b.tail_mask(rest, self.width)))
-
 
 class RowKernel(ConvKernel):
     """Tiles of `mr` pixels of a row, in all phases (window.py).

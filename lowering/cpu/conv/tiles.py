@@ -19,6 +19,7 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, store_sums, sum_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
+from kiln.lowering.cpu.contraction.operands import in_runs
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
@@ -118,12 +119,8 @@ class Tiles(BlockKernel):
 
     def products(self, x: Index, first: Index, count: Index) -> None:
         """Sums of `count` positions from `first` on into scratch."""
-        b = self.b
-        tiles = b.ceildivi(count, ROWS)
-        pairs = b.divi(tiles, 2)
-        b.for_(0, pairs, 1, lambda t: self.tiles(x, first, b.muli(t, 2 * ROWS), 2))
-        odd = b.cmpi("ne", b.remi(tiles, 2), 0)
-        b.if_(odd, lambda: self.tiles(x, first, b.muli(pairs, 2 * ROWS), 1))
+        whole = self.b.muli(self.b.ceildivi(count, ROWS), ROWS)
+        in_runs(self.b, whole, ROWS, 2, lambda at, rows: self.tiles(x, first, at, rows))
 
     def tiles(self, x: Index, first: Index, at: Index, rows: int) -> None:
         """Sums of 16 or 32 positions, `at` and more behind the first one."""

@@ -11,7 +11,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import Epilogue, MatmulProblem
-from kiln.lowering.cpu.problem import KernelContext, known, unflatten
+from kiln.lowering.cpu.problem import KernelContext, in_vectors, known
 
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
 
@@ -47,19 +47,14 @@ def for_each_block(
         height = b.muli(b.ceildivi(b.ceildivi(m, b.maxi(more, 1)), mr), mr)
         height = b.mini(b.maxi(height, mr), mc)
         row_blocks = b.ceildivi(m, height)
-    groups = b.muli(batches, row_blocks)
 
-    def block(task: Index) -> None:
-        # Column blocks vary slowest inside a batch: consecutive tasks of a thread share the rhs block.
-        batch_index = b.divi(task, b.muli(row_blocks, col_blocks))
-        inner = b.remi(task, b.muli(row_blocks, col_blocks))
-        m0 = b.muli(b.remi(inner, row_blocks), height)
-        n0 = b.muli(b.divi(inner, row_blocks), width)
-        rows = b.mini(b.subi(m, m0), height)
-        cols = b.mini(b.subi(n, n0), width)
-        body(unflatten(b, batch_index, problem.batch), m0, n0, rows, cols)
+    def block(*index: Index) -> None:
+        *batch, column, row = index
+        m0, n0 = b.muli(row, height), b.muli(column, width)
+        body(batch, m0, n0, b.mini(b.subi(m, m0), height), b.mini(b.subi(n, n0), width))
 
-    ctx.share(b, b.muli(groups, col_blocks), block)
+    # Column blocks vary slowest inside a batch: consecutive tasks of a thread share the rhs block.
+    ctx.share(b, (*problem.batch, col_blocks, row_blocks), block)
 
 
 def run_epilogue(
@@ -73,19 +68,15 @@ def run_epilogue(
 ) -> None:
     """Applies the epilogue to a block of sums [rows, cols]."""
     (m0, n0), (rows, cols) = origin, extent
-    full = b.round_down(cols, width)
-    tail = b.subi(cols, full)
-    mask = b.tail_mask(tail, width)
 
     def row(i: Index) -> None:
         start = b.addi(sums.at, b.muli(i, sums.stride))
         index = [*batch, b.addi(m0, i)]
 
-        def columns(j: Index, mask: ir.Value | None = None) -> None:
+        def columns(j: Index, mask: ir.Value | None) -> None:
             acc = b.vload(sums.buffer, b.addi(start, j), width, mask)
             epilogue.apply(b, index, b.addi(n0, j), width, acc, mask)
 
-        b.for_(0, full, width, columns)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
+        in_vectors(b, 0, cols, width, columns)
 
     b.for_(0, rows, 1, row)
