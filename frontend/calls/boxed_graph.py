@@ -59,7 +59,7 @@ class BoxedGraph:
             is_plain and not self._mutations and not self._shared and results == list(range(len(results)))
         )
         is_picked = all(s.kind != "size" and s.empty_strides is None for s in self._outputs)
-        self._pick = self._picker() if is_picked and not self._mutations and not self._shared else None
+        self._pick = self._picker() if is_picked else None
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """The graph's results as AOTAutograd wants them; the list of inputs is emptied."""
@@ -69,15 +69,13 @@ class BoxedGraph:
         results = self._run(self._resolved(owned) if self._lazy else owned)
         if self._plain_outputs:
             return results
-        if self._pick is not None:
-            return self._pick(given, results)
         for index in self._shared:
             results[index] = _copy(results[index])
-        sizes, empties = self._values(given, results)
+        sizes, empties = self._values(given, results) if self._pick is None else ((), ())
         for target, index in self._mutations:
             if results[index] is not given[target]:
                 given[target].copy_(results[index])
-        return self._assemble(given, results, sizes, empties)
+        return self._pick(given, results) if self._pick else self._assemble(given, results, sizes, empties)
 
     def _picker(self) -> Callable[[dict[int, Any], Sequence[Any]], list[Any]]:
         """`_assemble` written out, where no output is computed: what a forward graph returns and saves."""

@@ -94,11 +94,28 @@ class _Recording:
     outputs: list[Any]  # as recorded; None for views of inputs
     views: "dict[int, _View]"  # by number of the output
     storages: list[torch.UntypedStorage]  # the outputs' memory
-    uses: list[tuple[int, int]]  # by storage: its handle, and how many references nobody else holds
+    fixed: "list[tuple[int, int]]"  # inputs that are read where they are, by number, and their addresses
+    _handles: list[int] = field(init=False)
+    _uses: list[int] = field(init=False)  # by storage: how many references nobody else holds
+    _places: list[int] = field(init=False)
+    _addresses: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._handles = [storage._cdata for storage in self.storages]
+        self._uses = [_count(handle) for handle in self._handles]
+        self._places = [i for i, _ in self.fixed]
+        self._addresses = [address for _, address in self.fixed]
+
+    def reads(self, inputs: Sequence[Any]) -> bool:
+        """Whether these inputs are where the recording reads them, or are copied."""
+        return [inputs[i].data_ptr() for i in self._places] == self._addresses
 
     def in_use(self) -> set[int]:
         """Handles of the memory of outputs that a caller still has."""
-        return {handle for handle, n in self.uses if _count(handle) > n}
+        counts = [_count(handle) for handle in self._handles]
+        if counts == self._uses:
+            return set()
+        return {handle for handle, n, own in zip(self._handles, counts, self._uses, strict=True) if n > own}
 
 
 _count: Callable[[int], int] = torch._C._storage_Use_Count
@@ -163,15 +180,15 @@ class GraphedRun:
 
     def _graphed(self, inputs: Sequence[Any]) -> list[Any]:
         key = (self._capture.place(), *self._symbols(inputs))
-        addresses = [inputs[i].data_ptr() for i in self._tensors]
         known = self._sizes.get(key)
         if known is None:
             while len(self._sizes) >= _MAX_SIZES:
                 del self._sizes[next(iter(self._sizes))]
-            self._sizes[key] = _Sizes(addresses)
+            self._sizes[key] = _Sizes([inputs[i].data_ptr() for i in self._tensors])
             return self._plain(inputs)
-        moved = {i for i, a, b in zip(self._tensors, addresses, known.addresses, strict=True) if a != b}
-        if known.recording is None or not moved <= known.copied:
+        if known.recording is None or not known.recording.reads(inputs):
+            addresses = [inputs[i].data_ptr() for i in self._tensors]
+            moved = {i for i, a, b in zip(self._tensors, addresses, known.addresses, strict=True) if a != b}
             if not self._may_record(known, moved):
                 return self._plain(inputs)
             known.recording = None  # its memory can serve the next one
@@ -231,26 +248,23 @@ class GraphedRun:
             views[i] = _View(source, value is base, value.size(), value.stride(), offset)
             outputs[i] = None  # the caller's memory is not kept alive
         storages = [outputs[i].untyped_storage() for i in self._own]
-        uses = [(storage._cdata, _count(storage._cdata)) for storage in storages]
-        known.recording = _Recording(replay, own, outputs, views, storages, uses)
+        fixed = [(i, a) for i, a in zip(self._tensors, known.addresses, strict=True) if i not in known.copied]
+        known.recording = _Recording(replay, own, outputs, views, storages, fixed)
         with _among_recordings:
             _recordings.add(known.recording)
         return True
 
     def _outputs(self, recording: _Recording, inputs: Sequence[Any], kept: set[int]) -> list[Any]:
         """The results for the caller: new tensors on the recording's memory, on the caller's inputs, or copies."""
-        results: list[Any] = []
+        results = [value.detach() if isinstance(value, torch.Tensor) else value for value in recording.outputs]
+        for i, view in recording.views.items():
+            results[i] = view.of(inputs[view.input])
         copies: dict[int, torch.Tensor] = {}
-        for i, value in enumerate(recording.outputs):
-            view = recording.views.get(i)
-            if view is not None:
-                results.append(view.of(inputs[view.input]))
-            elif i in kept:
-                if id(value) not in copies:
-                    copies[id(value)] = _empty_like(value).copy_(value)
-                results.append(copies[id(value)])
-            else:
-                results.append(value.detach() if isinstance(value, torch.Tensor) else value)
+        for i in kept:
+            value = recording.outputs[i]
+            if id(value) not in copies:
+                copies[id(value)] = _empty_like(value).copy_(value)
+            results[i] = copies[id(value)]
         return results
 
 
