@@ -116,6 +116,10 @@ class Fuse(Pass):
     """Loads and stores of the loops that a producer may join; 0: any number. Triton's time grows with the
     third power of the steps of a recurrence that is written out (benchmarks/results/recurrence_compile.json)."""
 
+    cuts: bool = False
+    """Loops are cut at pads and concatenations, and what several pieces read is computed once (GPU): a producer that
+    joins them is computed for its own elements alone. On CPUs each piece is a loop, which computes it again."""
+
     measured: bool = False
     """Costs are those of the processor that code is made for, as `kiln-tune --machine` measured it, and not those of a
     core that is the same everywhere."""
@@ -203,7 +207,7 @@ class Fuse(Pass):
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""
         machine = Machine.of(isa.target().rates) if self.measured else None
-        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices, self.most_accesses, machine)
+        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices, self.most_accesses, machine, self.cuts)
         walk(grouping)
         join_statistics(grouping)
         if self.horizontal:

@@ -136,7 +136,7 @@ class GpuTarget(Target):
                 "long sums with few results get programs that share them",
             ),
             Step(
-                "fuse{row-blocks=false most-accesses=128}",
+                "fuse{row-blocks=false most-accesses=128 cuts=true}",
                 "every computation into a kernel; programs never wait for each other",
             ),
             self.round(options),

@@ -9,7 +9,7 @@ the same on every host, or what `kiln-tune --machine` measured (docs/machines.md
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,15 +58,28 @@ class CostModel:
             self._bytes[value] = self.count(self.graph.dims(value)) * item_bytes(value.type)
         return self._bytes[value]
 
-    def evaluations(self, indices: Iterable[tuple[ir.AffineExpr, ...]], space: list[ir.AffineExpr]) -> int:
+    def evaluations(
+        self,
+        indices: Iterable[tuple[ir.AffineExpr, ...]],
+        space: list[ir.AffineExpr],
+        sizes: Sequence[ir.AffineExpr] = (),
+    ) -> int:
         """How often a value is computed that loops over `space` read at `indices`.
 
-        A loop inside of all loops that an index depends on does not compute it again.
+        A loop inside of all loops that an index depends on does not compute it again. With the `sizes` of the value:
+        where a loop is longer, for a pad or the other operands of a concatenation, only its iterations inside of the
+        value count, as where kernels cut such loops (lowering/gpu/tile/cuts.py).
         """
         total = 0
         for index in indices:
             used = {d for e in index for d in affine.dims_in(e)}
-            total += self.count(space[: max(used, default=-1) + 1])
+            extents = [self._size(e) for e in space[: max(used, default=-1) + 1]]
+            for e, size in zip(index, sizes, strict=bool(sizes)):
+                line = affine.linear_coefficients(e)
+                if line is not None and len(line[1]) == 1:
+                    ((d, step),) = line[1].items()
+                    extents[d] = min(extents[d], self._size(size)) if affine.constant_of(step) == 1 else extents[d]
+            total += math.prod(extents)
         return total
 
     def own_operations(self, op: ir.Operation) -> int:

@@ -63,7 +63,7 @@ class FusionGraph:
         self._compute_set = set(self.compute)
         self._spaces: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
         self._users: dict[ir.Operation, list[int]] = {}
-        self._convolved: dict[ir.Operation, list[ir.Value]] = {}
+        self._contracted: dict[ir.Operation, list[ir.Value]] = {}
         self._read_values: dict[ir.Operation, list[ir.Value]] = {}
         self.readers: dict[ir.Value, list[Read]] = {}
         self.reads: dict[ir.Operation, list[Read]] = {}
@@ -166,16 +166,16 @@ class FusionGraph:
                     return self.innermost(operand)
         return len(dims) - 1 if dims else None
 
-    def convolved(self, op: ir.Operation) -> list[ir.Value]:
-        """Results of convolutions that `op` is computed from position by position, where only it needs them: directly,
-        or by ops that only it needs. Found once an op.
+    def contracted(self, op: ir.Operation) -> list[ir.Value]:
+        """Results of products, convolutions and attention that `op` is computed from position by position, where only
+        it needs them: directly, or by ops that only it needs. Found once an op.
         """
-        found = self._convolved.get(op)
+        found = self._contracted.get(op)
         if found is None:
-            found = self._convolved[op] = self._find_convolved(op)
+            found = self._contracted[op] = self._find_contracted(op)
         return found
 
-    def _find_convolved(self, op: ir.Operation) -> list[ir.Value]:
+    def _find_contracted(self, op: ir.Operation) -> list[ir.Value]:
         if op.name != "linalg.generic" or len(op.results) != 1 or self.reduces(op):
             return []
         space, found = self.space(op), dict[ir.Value, None]()
@@ -190,10 +190,10 @@ class FusionGraph:
                 continue
             if read.value in self.external or any(r.consumer != op for r in self.readers[read.value]):
                 continue
-            if maker.name == "kiln.conv":
+            if opdef(maker).role is Role.CONTRACTION:
                 found.update({} if ALONE in maker.attributes else {read.value: None})
             else:
-                found.update(dict.fromkeys(self.convolved(maker)))
+                found.update(dict.fromkeys(self.contracted(maker)))
         return list(found)
 
     def top(self, owner: ir.Operation | ir.OpView) -> int:

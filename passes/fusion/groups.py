@@ -105,8 +105,10 @@ class Grouping:
         choices: Mapping[int, int] | None = None,
         most_accesses: int = 0,
         machine: Machine | None = None,
+        cuts: bool = False,
     ):
         self.graph, self.row_blocks, self.horizontal, self.most_accesses = graph, row_blocks, horizontal, most_accesses
+        self.cuts = cuts
         self.choices = choices or {}
         self.alternatives: dict[int, int] = {}  # position of an op that could go elsewhere -> number of its consumers
         self.model = CostModel(graph, machine)

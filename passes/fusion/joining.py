@@ -89,7 +89,9 @@ def _try_pointwise(
         whole = full and _covers(group, indices[0], grouping.graph.dims(op.results[0]))
         if not whole or not _storable(group, plain[0] or []):
             return "needed in memory, and not over the consumer's loops"
-    times = grouping.model.evaluations(indices, group.space)
+    # Behind the sums of a product an op costs nothing, and it reads what is not in memory yet.
+    is_cut = grouping.cuts and not grouping.graph.contracted(op)
+    times = grouping.model.evaluations(indices, group.space, grouping.graph.dims(op.results[0]) if is_cut else ())
     again = max(0, times - grouping.model.count(grouping.graph.space(op))) * grouping.graph.cost(op)
     if again and not stored and _follows_convolution(grouping, op, grouping.model.bytes_of(op.results[0])):
         return "computed once behind a convolution's sums, not again and again here: the traffic is the same"
@@ -112,7 +114,8 @@ def _follows_convolution(grouping: Grouping, op: ir.Operation, size: int) -> boo
     """Whether `op` is computed, position by position, from the result of a convolution that only it needs, directly or
     by ops that only it needs; what it makes of that has at most as many bytes (`size`).
     """
-    values = grouping.graph.convolved(op)
+    makers = {value: defining_op(value) for value in grouping.graph.contracted(op)}
+    values = [value for value, maker in makers.items() if maker is not None and maker.name == "kiln.conv"]
     return any(size <= grouping.model.bytes_of(value) for value in values)
 
 
