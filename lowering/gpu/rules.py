@@ -53,6 +53,7 @@ class LoopRules:
     strip_elements: int
     few_steps: int
     part_programs: int
+    piece_run: int
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.lowering import paths
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.tile.access import Accesses, Indices, Loops, compose_one, element_bytes
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.roots import group_roots
@@ -24,8 +25,6 @@ from kiln.lowering.tile.roots import group_roots
 __all__ = ["Group", "Stored", "nest_groups"]
 
 _TAKEN = paths.group("gpu cuts", "at concatenations", "pieces in one nest")
-_SECTOR = 32
-"""Bytes of memory that a GPU reads and writes at once: shorter runs of a piece would be written by two programs."""
 _MOST_PIECES = 32
 """Pieces of one nest. Not measured: it bounds the code that follows a concatenation, which each piece repeats."""
 
@@ -125,7 +124,7 @@ def _borders(body: FusionBody, found: _Concatenations, dim: ir.AffineDimExpr) ->
 
 
 def _has_long_runs(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Group, dim: int, pieces: int) -> bool:
-    """Whether a piece writes whole sectors of memory, in the mean."""
+    """Whether a piece writes long runs of memory, in the mean."""
     main = group.stored[0]
     loops = Loops()
     dims = [loops.new(extent) for extent in group.extents]
@@ -134,7 +133,7 @@ def _has_long_runs(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Gro
     extent = affine.constant_of(group.extents[dim])
     if step is None or extent is None:
         return step != 1 or extent is None
-    return extent * step * element_bytes(main.value.type) >= _SECTOR * pieces
+    return extent * step * element_bytes(main.value.type) >= rules_for(LoopRules).piece_run * pieces
 
 
 def _piece(group: Group, dim: int, start: ir.AffineExpr, extent: ir.AffineExpr) -> Group:

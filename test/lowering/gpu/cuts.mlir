@@ -70,7 +70,7 @@ func.func @exchanged(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
 
 // -----
 
-// Elements of a stack alternate: a piece would write a few bytes of each sector of memory, and the nest stays whole.
+// Elements of a stack alternate: a piece would write four bytes at a time, and the nest stays whole.
 
 // CHECK-NOT: scf.if
 // CHECK: arith.select
