@@ -43,8 +43,8 @@ CUT: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
         lambda x, y: (torch.cat([x * 2, y], 1), torch.cat([x * 2, y], 1).exp(), x * 2),
         [(8, 32), (8, 40)],
     ),
-    "booleans": (lambda x, y: torch.cat([x > 0, y > 1], 1), [(8, 32), (8, 40)]),
-    "many": (lambda *xs: torch.cat(xs, 1) * 2, [(2, 3 + i, 6, 6) for i in range(12)]),
+    "booleans": (lambda x, y: torch.cat([x > 0, y > 1], 1), [(8, 90), (8, 70)]),
+    "many": (lambda *xs: torch.cat(xs, 1) * 2, [(2, 15 + i, 6, 6) for i in range(12)]),
 }
 """Functions of which each is computed by a nest that is cut."""
 
