@@ -91,7 +91,7 @@ def test_times_stand_beside_the_roof_of_the_machine():
     assert graph_data(record)["roof"] == ""  # a GPU's kernels on a CPU have none
     record.target, record.pipeline = "cuda", [*record.pipeline, ("assemble{arch=sm_90}", "", "")]
     data = graph_data(record)
-    assert data["roof"] == machine("sm_90").name
+    assert data["roof"].endswith(machine("sm_90").name)  # of another sm_90, its own name first
     for launch, times in zip(data["launches"], record.times, strict=True):
         assert launch["roof"] >= 0.99e-9 * times.moved / machine("sm_90").memory_rate > 0
     assert all(launch["roof"] > 0 for launch in graph_data(traced().graphs[0].record)["launches"])

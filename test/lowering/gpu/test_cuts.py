@@ -26,11 +26,11 @@ def shuffled(x: Tensor, y: Tensor) -> Tensor:
 CUT: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "columns": (lambda x, y: torch.cat([x * 2, y + 1], -1), [(33, 40), (33, 72)]),
     "rows": (lambda x, y: torch.cat([x.relu(), y + 1], 0), [(33, 40), (5, 40)]),
-    "one operand twice": (lambda x: torch.cat([x.relu(), (-x).relu()], 1), [(4, 16, 9, 9)]),
+    "one operand twice": (lambda x: torch.cat([x.relu(), (-x).relu()], 1), [(4, 32, 9, 9)]),
     "rotary embedding": (rotated, [(2, 4, 17, 64), (17, 64), (17, 64)]),
     "followed by a norm": (
         lambda x, y, z, w: torch.relu(torch.cat([x, y, z], 1) * w[:, None, None]),
-        [(2, 8, 7, 7), (2, 24, 7, 7), (2, 3, 7, 7), (35,)],
+        [(2, 40, 7, 7), (2, 56, 7, 7), (2, 32, 7, 7), (128,)],
     ),
     "two with other borders": (
         lambda x, y, z: torch.cat([x, y], 0) * torch.cat([z, x], 0),
@@ -43,8 +43,8 @@ CUT: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
         lambda x, y: (torch.cat([x * 2, y], 1), torch.cat([x * 2, y], 1).exp(), x * 2),
         [(8, 32), (8, 40)],
     ),
-    "booleans": (lambda x, y: torch.cat([x > 0, y > 1], 1), [(8, 90), (8, 70)]),
-    "many": (lambda *xs: torch.cat(xs, 1) * 2, [(2, 15 + i, 6, 6) for i in range(12)]),
+    "booleans": (lambda x, y: torch.cat([x > 0, y > 1], 1), [(8, 150), (8, 130)]),
+    "many": (lambda *xs: torch.cat(xs, 1) * 2, [(2, 31 + i, 6, 6) for i in range(12)]),
 }
 """Functions of which each is computed by a nest that is cut."""
 
