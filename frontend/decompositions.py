@@ -42,6 +42,7 @@ _BACKWARD = (
     aten.binary_cross_entropy_backward,
     aten.diagonal_backward,
     aten.elu_backward,
+    aten._fused_rms_norm_backward,
     aten.gelu_backward,
     aten.glu_backward,
     aten.hardsigmoid_backward,

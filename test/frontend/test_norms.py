@@ -138,3 +138,28 @@ def test_gradients_of_parameters_over_a_batch_of_any_size(target: str) -> None:
         ):
             # Of thousands of numbers up to 1 that cancel.
             assert (ours - wanted).abs().max() <= 1e-3 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("has_weight", [True, False])
+def test_gradients_of_rms_norms_as_gpus_trace_them(target: str, has_weight: bool) -> None:
+    """PyTorch has a kernel of this op for GPUs alone: the reference is the gradient of the norm written out."""
+    torch.manual_seed(0)
+    x, gradient, weight = torch.randn(6, 5, 40), torch.randn(6, 5, 40), torch.randn(40)
+    root = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+
+    def function(
+        gradient: torch.Tensor, x: torch.Tensor, root: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[object, ...]:
+        given = weight if has_weight else None
+        return torch.ops.aten._fused_rms_norm_backward(gradient, x, [40], root, given, [True, has_weight])
+
+    options = {"target": target, "fallback": False, "cache": False}
+    found = torch.compile(function, backend=kiln.backend, fullgraph=True, options=options)(gradient, x, root, weight)
+    wide = [t.double().requires_grad_() for t in (x, weight)]
+    normed = wide[0] * torch.rsqrt(wide[0].square().mean(-1, keepdim=True) + 1e-5)
+    expected = torch.autograd.grad(
+        normed * wide[1] if has_weight else normed, wide[: 1 + has_weight], gradient.double()
+    )
+    for mine, exact in zip(found, expected, strict=has_weight):
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=1e-5)
