@@ -152,7 +152,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "products": (
         special.large_products,
         "cuda",
-        ("cuda library: reduction behind", "cuda library: siblings that meet"),
+        ("cuda library: reduction behind", "cuda library: siblings that meet", "cuda no library: siblings"),
     ),
     "batches": (special.large_batches, "cuda", ("cuda library: batches with rows anywhere",)),
     "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),

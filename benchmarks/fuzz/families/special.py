@@ -87,18 +87,24 @@ def large_heads(g: Grower) -> None:
 
 def large_products(g: Grower) -> None:
     """So many multiplications that a GPU's library may be worth a pass over what it returns: a reduction or a gate
-    behind, rows that are no whole lines. As many rows as that takes, or as there is work for."""
-    kind = g.one_of(("reduction", "gate", "pointwise", "pointwise"))
+    behind, rows that are no whole lines. As many rows as that takes, or as there is work for. Half as many of products
+    that stand side by side (queries, keys, values): one launch beside several calls."""
+    kind = g.one_of(("reduction", "gate", "pointwise", "pointwise", "side by side"))
     terms = g.one_of((512, 776, 1000, 1024, 4096) if kind == "pointwise" else (512, 768, 1024))
-    columns, products = g.one_of((512, 768, 1024, 1536)), 2 if kind == "gate" else 1
+    columns, products = g.one_of((512, 768, 1024, 1536)), {"gate": 2, "side by side": 3}.get(kind, 1)
     most = min(g.budget.work / products / terms, g.budget.elements) / columns
-    count = min(-(-_LARGE // (terms * columns)), int(most))
+    wanted = _LARGE // 2 if kind == "side by side" else _LARGE
+    count = min(-(-wanted // (terms * columns)), int(most))
     if count <= 16 or not g.spend(products * count * terms * columns):
         return
     dtype = g.one_of(_NARROW)
     x = g.input((count, terms), dtype)
-    first, second = (f"F.linear({x.name}, {g.weight((columns, terms), dtype, terms).name})" for _ in range(2))
-    if kind == "gate":
+    first, second, third = (f"F.linear({x.name}, {g.weight((columns, terms), dtype, terms).name})" for _ in range(3))
+    if kind == "side by side":
+        for made in [g.add(text) for text in (first, second, third)]:
+            if made is not None:
+                g.keep(made)
+    elif kind == "gate":
         g.add(f"{g.one_of(('F.silu', 'F.gelu', 'torch.sigmoid'))}({first}) * {second}")
     elif kind == "pointwise":
         g.add(f"F.silu({first}) * 0.5")
