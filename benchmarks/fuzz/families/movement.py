@@ -25,6 +25,8 @@ def move(g: Grower) -> None:
         f"torch.cat([{v.name}, {other.name}], -1)",
         f"torch.cat([{below.name}, {v.name}], -2)",
         f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)",
+        f"torch.cat([{v.name}, {other.name}, -{v.name}], -1)[..., {g.one_of((0, n // 3))}:{g.number(n // 2 + 1, 2 * n)}]",
+        f"torch.cat([{below.name}, -{v.name}, {v.name}], -2)[..., {g.one_of((0, m // 3))}:{g.number(m // 2 + 1, 2 * m)}, :]",
         f"{v.name}[..., {n // 3}:]",
         f"{v.name}[..., ::2]",
         f"{v.name}[..., :{half}]",

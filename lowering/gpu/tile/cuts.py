@@ -115,12 +115,19 @@ def _borders(body: FusionBody, found: _Concatenations, dim: ir.AffineDimExpr) ->
             if isinstance(piece.type, ir.RankedTensorType):
                 mine.append(start)
                 start = found.loops.simplify(start + body.dims(piece)[along])
-        borders += [b for b in mine if b not in borders]
+        if _ends_in(start, found.loops.extents[dim.position]):
+            borders += [b for b in mine if b not in borders]
     known = [affine.constant_of(b) for b in borders]
     if None not in known:
         return [ir.AffineConstantExpr.get(x) for x in sorted(x for x in known if x is not None)]
     cats = {tuple(map(str, op.operation.operands)) for op, indices in found.cats if dim in indices}
     return borders if len(cats) == 1 else []  # the borders of two are in an order that run-time sizes decide
+
+
+def _ends_in(size: ir.AffineExpr, extent: ir.AffineExpr) -> bool:
+    """Whether a concatenation of this size ends where a loop does, or before: a slice of it may be all that is read."""
+    known = affine.constant_of(size), affine.constant_of(extent)
+    return size == extent or (known[0] is not None and known[1] is not None and known[0] <= known[1])
 
 
 def _has_long_runs(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Group, dim: int, pieces: int) -> bool:

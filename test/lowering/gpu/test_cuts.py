@@ -52,6 +52,14 @@ WHOLE: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "alternating": (lambda x, y: torch.stack([x, y], -1) * 2, [(8, 32), (8, 32)]),
     "behind a reduction": (lambda x, y: torch.cat([x * 2, y], 1).sum(1), [(8, 32), (8, 40)]),
     "shuffled channels": (shuffled, [(2, 16, 5, 5), (2, 16, 5, 5)]),
+    "columns of three, of which less than two are read": (
+        lambda x, y, z: torch.cat([x, y, z], 1)[:, :150] * 2,
+        [(6, 100)] * 3,
+    ),
+    "rows of three, of which less than two are read": (
+        lambda x, y, z: torch.cat([x * 2, y, z], 0)[:15].relu(),
+        [(10, 40)] * 3,
+    ),
     "too many": (lambda *xs: torch.cat(xs, 1) * 2, [(2, 8)] * 33),
 }
 
@@ -79,6 +87,15 @@ def test_as_eager(name: str, memory_format: torch.memory_format) -> None:
     found, cuts = taken(lambda: compiled(function)(*inputs))
     torch.testing.assert_close(found, function(*inputs))
     assert bool(cuts) == (name in CUT)
+
+
+@pytest.mark.parametrize(
+    "name", ["columns of three, of which less than two are read", "rows of three, of which less than two are read"]
+)
+def test_a_part_with_sizes_at_run_time(name: str) -> None:
+    function, shapes = WHOLE[name]
+    inputs = [torch.randn(shape) for shape in shapes]
+    torch.testing.assert_close(compiled(function, dynamic=True)(*inputs), function(*inputs))
 
 
 @pytest.mark.parametrize("dim", [0, 1])
