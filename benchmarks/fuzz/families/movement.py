@@ -21,12 +21,14 @@ def move(g: Grower) -> None:
     other = g.input((*v.shape[:-1], g.one_of((1, 8, 24, n))), v.dtype)
     below = g.input((*v.shape[:-2], g.one_of((1, 16, m)), n), v.dtype)
     half = max(1, n // 2)
+    columns = f"{g.one_of((0, n // 3))}:{g.number(n // 2 + 1, 2 * n)}"
+    lines = f"{g.one_of((0, m // 3))}:{g.number(m // 2 + 1, 2 * m)}"
     options = [
         f"torch.cat([{v.name}, {other.name}], -1)",
         f"torch.cat([{below.name}, {v.name}], -2)",
         f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)",
-        f"torch.cat([{v.name}, {other.name}, -{v.name}], -1)[..., {g.one_of((0, n // 3))}:{g.number(n // 2 + 1, 2 * n)}]",
-        f"torch.cat([{below.name}, -{v.name}, {v.name}], -2)[..., {g.one_of((0, m // 3))}:{g.number(m // 2 + 1, 2 * m)}, :]",
+        f"torch.cat([{v.name}, {other.name}, -{v.name}], -1)[..., {columns}]",
+        f"torch.cat([{below.name}, -{v.name}, {v.name}], -2)[..., {lines}, :]",
         f"{v.name}[..., {n // 3}:]",
         f"{v.name}[..., ::2]",
         f"{v.name}[..., :{half}]",
