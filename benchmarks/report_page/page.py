@@ -63,7 +63,7 @@ def _page(runs: Mapping[str, Run]) -> str:
         summary=[*_cpu_summary(runs), *_gpu_summary(runs)],
         gpu={name: standing(_shares(gpu, key)) for name, key in (("cpu", "cpu_of_call_ms"), ("first", "first_call_s"))},
         compile=_compile(runs["epyc-compile-times"]),
-        off=_off(runs["xeon-workbench-off"]),
+        off=_off(runs["epyc-workbench-off"]),
         cases=list(dict.fromkeys(row["case"] for row in runs["epyc-models-f32-1t"].rows)),
         cell=_cell,
         ratio=_ratio,
