@@ -28,9 +28,23 @@ from typing import Any, TypeVar, cast
 from kiln.errors import KilnError
 from kiln.origins import read_origins
 
-__all__ = ["read_rules"]
+__all__ = ["Choices", "read_rules"]
 
 Group = TypeVar("Group")
+
+
+class Choices:
+    """The limits of a folder: `files` has the class of each file, by its name without ".toml". Each is read once."""
+
+    def __init__(self, folder: Path, files: Mapping[str, type[Any]]) -> None:
+        self._paths = {class_: folder / f"{name}.toml" for name, class_ in files.items()}
+        self._read: dict[type[Any], Any] = {}
+
+    def rules_for(self, class_: type[Group]) -> Group:
+        """The limits that a class has, from its file."""
+        if class_ not in self._read:
+            self._read[class_] = read_rules(self._paths[class_], class_)
+        return self._read[class_]
 
 
 def read_rules(path: Path, class_: type[Group], vector_bytes: int = 0) -> Group:

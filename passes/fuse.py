@@ -117,8 +117,9 @@ class Fuse(Pass):
     third power of the steps of a recurrence that is written out (benchmarks/results/recurrence_compile.json)."""
 
     cuts: bool = False
-    """Loops are cut at pads and concatenations, and what several pieces read is computed once (GPU): a producer that
-    joins them is computed for its own elements alone. On CPUs each piece is a loop, which computes it again."""
+    """Loops are cut at concatenations, and what several pieces read is computed once (GPU): a producer that joins one
+    counts for its own elements alone, and so does one below a pad. On CPUs each piece is a loop, which computes it
+    again."""
 
     measured: bool = False
     """Costs are those of the processor that code is made for, as `kiln-tune --machine` measured it, and not those of a

@@ -11,9 +11,9 @@ computed from `Isa`.
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from kiln.limits import read_rules
+from kiln.limits import Choices, read_rules
 
 __all__ = [
     "FOLDER",
@@ -29,8 +29,6 @@ __all__ = [
     "rules_for",
     "rules_of",
 ]
-
-Group = TypeVar("Group")
 
 FOLDER = Path(__file__).resolve().parent / "choices"
 
@@ -193,12 +191,5 @@ def rules_of(vector_bytes: int) -> Rules:
     return Rules(**found)
 
 
-def rules_for(class_: type[Group]) -> Group:
-    """The limits that a class of `OF_ALL` has, from its file."""
-    return _read(class_)
-
-
-@cache
-def _read(class_: type[Any]) -> Any:
-    name = next(name for name, other in OF_ALL.items() if other is class_)
-    return read_rules(FOLDER / f"{name}.toml", class_)
+rules_for = Choices(FOLDER, OF_ALL).rules_for
+"""The limits that a class of `OF_ALL` has, from its file."""

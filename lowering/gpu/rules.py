@@ -9,11 +9,10 @@ Without MLIR: the frontend asks in processes that load their code.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from kiln.limits import read_rules
+from kiln.limits import Choices
 
 __all__ = [
     "RULES",
@@ -24,8 +23,6 @@ __all__ = [
     "TuningRules",
     "rules_for",
 ]
-
-Group = TypeVar("Group")
 
 _FOLDER = Path(__file__).resolve().parent / "choices"
 
@@ -149,13 +146,5 @@ RULES: dict[str, type[Any]] = {
 }
 """The class of each file of rules."""
 
-
-def rules_for(class_: type[Group]) -> Group:
-    """The limits that a class of `RULES` has, from its file."""
-    return _read(class_)
-
-
-@cache
-def _read(class_: type[Any]) -> Any:
-    name = next(name for name, other in RULES.items() if other is class_)
-    return read_rules(_FOLDER / f"{name}.toml", class_)
+rules_for = Choices(_FOLDER, RULES).rules_for
+"""The limits that a class of `RULES` has, from its file."""

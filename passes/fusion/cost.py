@@ -68,7 +68,7 @@ class CostModel:
 
         A loop inside of all loops that an index depends on does not compute it again. With the `sizes` of the value:
         where a loop is longer, for a pad or the other operands of a concatenation, only its iterations inside of the
-        value count, as where kernels cut such loops (lowering/gpu/tile/cuts.py).
+        value count: kernels cut loops at concatenations (lowering/gpu/tile/cuts.py), and borders of pads are narrow.
         """
         total = 0
         for index in indices:

@@ -99,13 +99,13 @@ def large_products(g: Grower) -> None:
         return
     dtype = g.one_of(_NARROW)
     x = g.input((count, terms), dtype)
-    first, second, third = (f"F.linear({x.name}, {g.weight((columns, terms), dtype, terms).name})" for _ in range(3))
+    first, *others = (f"F.linear({x.name}, {g.weight((columns, terms), dtype, terms).name})" for _ in range(products))
     if kind == "side by side":
-        for made in [g.add(text) for text in (first, second, third)]:
+        for made in [g.add(text) for text in (first, *others)]:
             if made is not None:
                 g.keep(made)
     elif kind == "gate":
-        g.add(f"{g.one_of(('F.silu', 'F.gelu', 'torch.sigmoid'))}({first}) * {second}")
+        g.add(f"{g.one_of(('F.silu', 'F.gelu', 'torch.sigmoid'))}({first}) * {others[0]}")
     elif kind == "pointwise":
         g.add(f"F.silu({first}) * 0.5")
     else:

@@ -139,7 +139,7 @@ def _has_long_runs(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Gro
     step = affine.constant_of(offset[1].get(dim, ir.AffineConstantExpr.get(0))) if offset is not None else None
     extent = affine.constant_of(group.extents[dim])
     if step is None or extent is None:
-        return step != 1 or extent is None
+        return True  # known at run time only
     return extent * step * element_bytes(main.value.type) >= rules_for(LoopRules).piece_run * pieces
 
 
