@@ -4,6 +4,9 @@
 """Gradients of average poolings as pointwise ops: each element of an image adds up the windows that cover it.
 
 Only sizes and strides of the pooled image are asked for, so that it need not be kept for the gradient.
+
+PyTorch's CUDA kernel for channels last takes images for ones without a border (2.11 to 2.13 at least): where a border
+has to be left to ATen, it is given a planar image.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +25,8 @@ __all__ = ["average_decompositions"]
 
 aten = torch.ops.aten
 
-_TAKEN = paths.group("cpu average-gradients", "channels last", "planar", "left to ATen")
+_TAKEN = paths.group("any average-gradients", "channels last", "planar", "left to ATen")
+_BORDERS = paths.group("cuda average-gradients", "a border of an image with channels last left to ATen")
 
 _MOST_WINDOWS = 25
 """Windows that cover one element: each is a load of a gradient."""
@@ -108,10 +112,17 @@ def _pooled(
 ) -> Any:
     count = 2 if len(kernel_size) == 2 else 3
     given = [list(n) * (count if len(n) == 1 else 1) for n in (kernel_size, stride or kernel_size, padding)]
-    if not _is_known(grad, x, count):
-        return NotImplemented
-    windows = [_Windows(*n) for n in zip(x.shape[-count:], grad.shape[-count:], *given, strict=True)]
-    return _gradient(grad, x, windows, count_include_pad, divisor_override)
+    found = NotImplemented
+    if _is_known(grad, x, count):
+        windows = [_Windows(*n) for n in zip(x.shape[-count:], grad.shape[-count:], *given, strict=True)]
+        found = _gradient(grad, x, windows, count_include_pad, divisor_override)
+    wanted = suggest_memory_format(x)
+    if found is NotImplemented and x.device.type == "cuda" and wanted == torch.channels_last and any(padding):
+        _BORDERS("a border of an image with channels last left to ATen")
+        planar = x.new_empty(x.shape)
+        arguments = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        found = aten.avg_pool2d_backward.default(grad, planar, *arguments).contiguous(memory_format=wanted)
+    return found
 
 
 def _adaptive(count: int) -> Callable[[Tensor, Tensor], Any]:
@@ -129,13 +140,16 @@ def _adaptive(count: int) -> Callable[[Tensor, Tensor], Any]:
 
 
 def _is_known(grad: Tensor, x: Tensor, count: int) -> bool:
-    """Whether spatial sizes are known, of an image of the CPU (GPUs were not measured)."""
+    """Whether spatial sizes are known, of an image of floats on a device that Kiln has kernels for."""
     sizes = (*x.shape[-count:], *grad.shape[-count:])
-    return x.device.type == "cpu" and x.dtype.is_floating_point and all(isinstance(n, int) and n > 0 for n in sizes)
+    is_ours = x.device.type in ("cpu", "cuda") and x.dtype.is_floating_point
+    return is_ours and all(isinstance(n, int) and n > 0 for n in sizes)
 
 
 def _suits_rows(windows: _Windows) -> bool:
-    """Whether kernels read vectors of the gradient along a row, where that was measured to be faster than ATen."""
+    """Whether a CPU's kernels read vectors of the gradient along a row, where that was measured to be faster than
+    ATen.
+    """
     rules = rules_for(GradientRules)
     is_long = windows.size > rules.average_row or windows.size % windows.stride == 0
     return windows.stride <= rules.average_step and is_long
@@ -144,7 +158,8 @@ def _suits_rows(windows: _Windows) -> bool:
 def _gradient(grad: Tensor, x: Tensor, windows: list[_Windows], include_padding: bool, divisor: int | None) -> Any:
     wanted, rank = suggest_memory_format(x), x.dim()
     is_planar = wanted == torch.contiguous_format
-    if prod(w.covering for w in windows) > _MOST_WINDOWS or (is_planar and not _suits_rows(windows[-1])):
+    suits = x.device.type == "cuda" or not is_planar or _suits_rows(windows[-1])
+    if prod(w.covering for w in windows) > _MOST_WINDOWS or not suits:
         _TAKEN("left to ATen")
         return NotImplemented
     _TAKEN("planar" if is_planar else "channels last")

@@ -20,7 +20,8 @@ __all__ = ["padding_decompositions"]
 
 aten = torch.ops.aten
 
-_TAKEN = paths.group("cpu padding-gradients", "folded back", "wide border left to ATen")
+_TAKEN = paths.group("any padding-gradients", "folded back")
+_LEFT = paths.group("cpu padding-gradients", "wide border left to ATen")
 
 
 def padding_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -34,11 +35,10 @@ def padding_decompositions() -> dict[Any, Callable[..., Any]]:
 def _gradient(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     rank, count = x.dim(), len(padding) // 2
     is_known = all(isinstance(n, int) for n in (*x.shape[-count:], *padding))
-    # Of an image of the CPU: GPUs were not measured.
-    if not is_known or min(padding) < 0 or x.device.type != "cpu" or not x.dtype.is_floating_point:
+    if not is_known or min(padding) < 0 or x.device.type not in ("cpu", "cuda") or not x.dtype.is_floating_point:
         return NotImplemented
-    if count == 2 and max(padding) > rules_for(GradientRules).reflected_border:
-        _TAKEN("wide border left to ATen")
+    if count == 2 and x.device.type == "cpu" and max(padding) > rules_for(GradientRules).reflected_border:
+        _LEFT("wide border left to ATen")
         return NotImplemented
     _TAKEN("folded back")
     found = grad.to(torch.float32 if x.dtype.itemsize < 4 else x.dtype)

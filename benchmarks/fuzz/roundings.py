@@ -10,11 +10,13 @@ those of a value that several calls read, exact or not: autograd adds them up in
 convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
 """
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -55,7 +57,7 @@ class Runs:
         """All values as eager computes them."""
 
         def record(call: Callable[..., Any], args: Any, kwargs: Any, _: int) -> Any:
-            found = call(*args, **kwargs)
+            found = _planar_borders(call)(*args, **kwargs)
             is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
             is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
             self._roundings.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float else 0.0)
@@ -71,7 +73,7 @@ class Runs:
         """All values in float64."""
 
         def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = (rms_norm if _name(call) == "rms_norm" else call)(*args, **kwargs)
+            found = (rms_norm if _name(call) == "rms_norm" else _planar_borders(call))(*args, **kwargs)
             is_apart = self._for_gpu and _bias(call, args) is not None
             if self._errors[number] and not is_apart and _is_exact(self._results[number], found.detach()):
                 self._errors[number] = 2.0**-24 if _EXACT_BY_CHANCE.search(_name(call)) else 0.0
@@ -98,7 +100,7 @@ class Runs:
             return found
 
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = disturb(call, args, kwargs, number)
+            found = disturb(_planar_borders(call), args, kwargs, number)
             size, spacing = self._roundings[number], self._spacings[number]
             if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(found)):
                 for x in {id(x) for x in tree_leaves((args, kwargs))} & readers.keys():
@@ -110,7 +112,7 @@ class Runs:
             return found
 
         def disturb(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            size = self._errors[number]
+            size = self._errors[number] if _name(call) != "masked_fill" else 0.0  # the number is rounded once for all
             spacing = self._spacings[number] if size == self._roundings[number] else 0.0  # exact by chance: none
             inside = _TF32 if "conv" in _name(call) and random.device.type == "cuda" else _INSIDE
             if not size and _CONTRACTED.search(_name(call)):
@@ -120,6 +122,8 @@ class Runs:
             if _is_write(call):
                 found = call(*args, **kwargs)
                 return found.copy_(changed(found, size, spacing))
+            if _name(call) in ("softmax", "log_softmax"):
+                args = (_below_largest(args[0], *args[1:2], **kwargs), *args[1:])
             args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, inside), (args, kwargs))
             bias = _bias(call, args) if self._for_gpu else None
             if bias is None:
@@ -158,6 +162,31 @@ def rms_norm(
     mean = x.square().mean([*range(-len(sizes), 0)], keepdim=True)
     normal = x * torch.rsqrt(mean + (torch.finfo(x.dtype).eps if eps is None else eps))
     return normal if weight is None else normal * weight
+
+
+def _below_largest(x: torch.Tensor, dim: int, **_: Any) -> torch.Tensor:
+    """What a softmax reads, less the largest along `dim`, which it subtracts first: rows of one large number, as those
+    that are masked as a whole, are all zeros, without an error.
+    """
+    return x - x.detach().amax(dim, keepdim=True)
+
+
+def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call; `avg_pool2d` of an image of a GPU by the planar kernel: the gradient of CUDA's kernel for channels last
+    takes an image with a border for one without.
+    """
+    if _name(call) != "avg_pool2d":
+        return call
+
+    @functools.wraps(call)
+    def planar(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        wanted = suggest_memory_format(x)
+        if not x.is_cuda or wanted == torch.contiguous_format:
+            return call(x, *args, **kwargs)
+        found = call(x.clone(memory_format=torch.contiguous_format), *args, **kwargs)
+        return found.contiguous(memory_format=wanted)
+
+    return planar
 
 
 def _name(call: Callable[..., Any]) -> str:

@@ -163,8 +163,9 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
         training.block,
         "cpu",
         (
-            *(f"cpu average-gradients: {path}" for path in ("channels last", "planar", "left to ATen")),
-            *(f"cpu padding-gradients: {path}" for path in ("folded back", "wide border left to ATen")),
+            *(f"any average-gradients: {path}" for path in ("channels last", "planar", "left to ATen")),
+            "any padding-gradients: folded back",
+            "cpu padding-gradients: wide border left to ATen",
         ),
     ),
     "maxima": (training.block, "tt-cpu", ("gpu pooling-offsets: found with the maxima",)),

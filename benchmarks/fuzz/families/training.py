@@ -36,8 +36,10 @@ def block(g: Grower) -> None:
         f"F.max_pool2d({text}, 3, 2, 1)",
         f"F.max_pool2d({text}, 2)",
         f"F.avg_pool2d({text}, 2)",
+        f"F.avg_pool2d({text}, {g.one_of(('3, 1, 1', '3, 2, 1', '7, 1, 3'))}, count_include_pad={g.chance(2)})",
         f"F.adaptive_avg_pool2d({text}, 2)",
-        f"F.pad({text}, {g.one_of(((1, 1, 1, 1), (2, 0, 1, 2)))}, mode={g.one_of(('reflect', 'replicate'))!r})",
+        f"F.pad({text}, (1, 1, 1, 1), mode={g.one_of(('reflect', 'replicate'))!r})",
+        f"F.pad({text}, {g.one_of(((1, 1, 1, 1), (2, 0, 1, 2)))}, mode='reflect')",
     )))  # fmt: skip
 
 
