@@ -45,7 +45,9 @@ def _gradient(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     for k in range(count):
         dim = rank - 1 - k
         found = _reflected(found, dim, x.shape[dim], padding[2 * k], padding[2 * k + 1])
-    return found.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
+    # ATen's kernels on GPUs give planar images.
+    wanted = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
+    return found.to(x.dtype).contiguous(memory_format=wanted)
 
 
 def _reflected(grad: Tensor, dim: int, size: int, low: int, high: int) -> Tensor:

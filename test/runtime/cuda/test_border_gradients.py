@@ -1,9 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Gradients of average poolings on a GPU against the CPU's in float64; skipped where there is no GPU.
+"""Gradients of average poolings and of reflected borders on a GPU against the CPU's in float64; skipped where there is
+no GPU.
 
-PyTorch's CUDA kernel for channels last takes images with a border for ones without: eager's gradient is no reference.
+PyTorch's CUDA kernel of average pooling for channels last takes images with a border for ones without: eager's gradient
+is no reference.
 """
 
 from typing import Any
@@ -45,3 +47,19 @@ def test_kernels_alone(memory: Any) -> None:
         with collect() as reports:
             compiled(pool)(x).sum().backward()
         assert not any(report.aten_calls for report in reports)
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("padding", [(1, 1, 1, 1), (2, 0, 3, 1)])
+def test_reflected_borders(memory: Any, padding: tuple[int, ...]) -> None:
+    def pad(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, padding, mode="reflect")
+
+    x = randn(2, 8, 12, 10).contiguous(memory_format=memory).requires_grad_()
+    y, theirs = compiled(pad)(x), pad(x)
+    weight = torch.randn_like(y)
+    ((found,), (eager,)) = (torch.autograd.grad(result, x, weight) for result in (y, theirs))
+    wide = x.detach().cpu().double().requires_grad_()
+    (exact,) = torch.autograd.grad(pad(wide), wide, weight.cpu().double())
+    assert found.stride() == eager.stride()
+    assert error(found, exact.cuda()) < 1e-6
