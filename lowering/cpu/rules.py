@@ -147,6 +147,7 @@ class LoopRules:
     least_columns: int
     least_rows: int
     whole_rows: int
+    group_channels: int
 
 
 @dataclass(frozen=True)

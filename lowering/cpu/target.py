@@ -71,11 +71,12 @@ class CpuTarget(Target):
     @override
     def fuse(self, options: PipelineOptions) -> Steps:
         measured = "" if self.machine.rates == generic() else "{measured=true}"
+        groups = f"{{group-channels={self.machine.rules.loops.group_channels}}}"
         return [
             *self.expand(list(kernel_kinds("cpu"))),
             Step("sink-reshapes", "what follows a group norm in the loops of its reductions: one kernel"),
             *self.clean(),
-            Step("split-reductions", "long sums with few results get a loop that threads can share"),
+            Step(f"split-reductions{groups}", "long sums with few results get a loop that threads can share"),
             Step(f"fuse{measured}", "every computation into a kernel"),
             self.round(options),
         ]

@@ -100,3 +100,37 @@ def test_positions_of_extrema(shape: tuple[int, ...], dim: int | None, dtype: to
     for value in inputs:
         for found, exact in zip(run(value), positions(value), strict=True):
             torch.testing.assert_close(found, exact, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((2, 64, 20, 9), 32), ((1, 12, 7, 33), 3), ((3, 60, 5, 5), 4), ((2, 8, 6, 5, 7), 4)]
+)
+def test_groups_of_neighbours(shape: tuple[int, ...], groups: int, dtype: torch.dtype) -> None:
+    """Group norms of images and volumes with channels last, forward and backward; a mean that is far from 0."""
+    layout = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    channels = shape[1]
+    weight, bias = torch.randn(channels).to(dtype), torch.randn(channels).to(dtype)
+    torch._dynamo.reset()
+    run = torch.compile(normed, backend="kiln", fullgraph=True, options={"fallback": False})
+    x = (torch.randn(shape) + 30).to(dtype).to(memory_format=layout)
+    with torch.no_grad():
+        found = run(x, groups, weight, bias)
+    exact = normed(x.double(), groups, weight.double(), bias.double())
+    eager = normed(x, groups, weight, bias)
+    assert (found - exact).abs().max() <= 2 * (eager - exact).abs().max() + 1e-5
+    assert found.stride() == eager.stride()
+    ours, theirs = (gradient(f, x, groups, weight, bias) for f in (run, normed))
+    wide = gradient(normed, x.double(), groups, weight.double(), bias.double())
+    assert (ours - wide).norm() <= 2 * (theirs - wide).norm() + 1e-6 * wide.norm()
+
+
+def gradient(f: Callable[..., torch.Tensor], x: torch.Tensor, *others: object) -> torch.Tensor:
+    leaf = x.detach().requires_grad_()
+    found = f(leaf, *others)
+    (of_x,) = torch.autograd.grad(found.square().sum(dtype=torch.float64), leaf)
+    return of_x
+
+
+def normed(x: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(torch.nn.functional.group_norm(x, groups, weight, bias))

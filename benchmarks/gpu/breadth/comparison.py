@@ -19,7 +19,7 @@ from benchmarks.gpu.breadth.row import Row
 
 __all__ = ["Comparison", "NotRun"]
 
-PERTURBATIONS = 8
+PERTURBATIONS = 24
 MOST = 2.0**-7
 """No parameter moves by more: what a network makes of it would hide mistakes."""
 CHANCE = 2.0**-5
