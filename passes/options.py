@@ -8,12 +8,13 @@ Supported field types: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]`` o
 The text form is MLIR's: ``{max-ops=32 fast-math tiles=8,16 name='a b'}``, separated by blanks; a bool may stand alone.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
-import io
+import itertools
 import re
-import tokenize
+import textwrap
 import types
 import typing
 from collections.abc import Sequence
@@ -41,9 +42,9 @@ class PassOption:
 
     @property
     def help(self) -> str:
-        """``metadata["help"]`` of the field, or the comment behind it; read from the source, so for listings only."""
+        """``metadata["help"]`` of the field, or the string or comment behind it, read from the source: for listings."""
         metadata = {f.name: f.metadata for f in dataclasses.fields(self.pass_class)}  # pyright: ignore[reportArgumentType] - every pass is a dataclass
-        return metadata[self.field].get("help") or _field_comments(self.pass_class).get(self.field, "")
+        return metadata[self.field].get("help") or _field_texts(self.pass_class).get(self.field, "")
 
     @property
     def type_name(self) -> str:
@@ -202,20 +203,28 @@ def format_value(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _field_comments(cls: type[Pass]) -> dict[str, str]:
-    """Trailing comments of the fields (``max_ops: int = 64  # largest fusion``), the usual place for their help."""
+def _field_texts(cls: type[Pass]) -> dict[str, str]:
+    """What stands behind the fields: a string in the lines below one, or a comment in its line."""
     result: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not issubclass(base, Pass) or base is Pass:
             continue
         try:
-            source = inspect.cleandoc("\n" + inspect.getsource(base))
+            source = textwrap.dedent(inspect.getsource(base))
         except (OSError, TypeError):
             continue
-        field = ""
-        for tok in tokenize.generate_tokens(io.StringIO(source).readline):
-            if tok.type == tokenize.COMMENT and field:
-                result[field] = tok.string.lstrip("#: ").strip()
-            found = re.match(r"\s+(\w+)\s*:", tok.line)
-            field = found[1] if found else ""
+        lines = source.splitlines()
+        (definition,) = ast.parse(source).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in itertools.pairwise([*definition.body, ast.Pass()]):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            comment = re.search(r"#:?\s*(.*)$", lines[(field.end_lineno or field.lineno) - 1][field.end_col_offset :])
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    result[field.target.id] = " ".join(text.split())
+                case _ if comment:
+                    result[field.target.id] = comment[1].strip()
+                case _:
+                    pass
     return result

@@ -113,8 +113,11 @@ class SplitReductions(Pass):
     name = "split-reductions"
 
     parts: int = 64
+    """Of a sum, for a CPU's threads."""
     max_results: int = 8
+    """Reductions with more results have work for all threads."""
     min_elements: int = 1 << 16
+    """Reductions that read less are left alone."""
     group_channels: int = 0
     """Of images with channels last, statistics of groups of less channels than that are split into those of channels,
     of parts of the image (`group_statistics.py`); 0: none."""

@@ -15,6 +15,8 @@ from kiln.dialects import create_context, kiln, parse
 from kiln.frontend import knobs
 from kiln.frontend.options import Options
 from kiln.passes import run_pipeline
+from kiln.passes.options import options_of
+from kiln.passes.registry import all_passes
 from kiln.tools import gen_docs, gen_example
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_references_are_fresh() -> None:
     assert gen_docs.stale(ROOT / "docs" / "reference") == [], "run python -m kiln.tools.gen_docs"
+
+
+def test_every_option_of_a_pass_says_what_it_means() -> None:
+    """By `metadata["help"]`, the string below the field, or the comment behind it."""
+    passes = [cls for cls in all_passes().values() if cls.__module__.startswith("kiln.passes.")]
+    assert [(cls.name, o.name) for cls in passes for o in options_of(cls) if not o.help] == []
 
 
 def test_check_names_the_stale_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,8 @@ def _pass(name: str, cls: type[Pass]) -> Lines:
         lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
         for option in options:
             kind = option.type_name.replace("|", "\\|")
-            lines.append(f"| `{option.name}` | {kind} | `{default_text(option.default)}` | {option.help} |")
+            meaning = option.help.replace("|", "\\|")
+            lines.append(f"| `{option.name}` | {kind} | `{default_text(option.default)}` | {meaning} |")
         lines.append("")
     return [*lines, "All passes: [passes.md](../passes.md)."]
 
