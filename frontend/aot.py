@@ -33,6 +33,7 @@ from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
 from kiln.frontend.donated import donated_arguments, mark_donated, mark_made
+from kiln.frontend.enlarging_gradients import sum_windows
 from kiln.frontend.formulas import traced_formulas
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
@@ -118,6 +119,7 @@ def _partition(
     from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
     drop_detaches(joint)
+    sum_windows(joint)
     write_no_log_softmax(joint)
     write_out_norms(joint, settings["num_fwd_outputs"])
     mark_distances(joint)
