@@ -5,7 +5,7 @@
 
 Only sizes and strides of the pooled image are asked for, so that it need not be kept for the gradient.
 
-PyTorch's CUDA kernel for channels last takes images for ones without a border (2.11 to 2.13 at least): where a border
+PyTorch's CUDA kernel for channels last takes images for ones without a border (seen in 2.11): where a border
 has to be left to ATen, it is given a planar image.
 """
 
