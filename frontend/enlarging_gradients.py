@@ -86,7 +86,9 @@ def _windows_of(put: Node) -> list[_Windows] | None:
     known = all(isinstance(n, int) for n in (*into.shape[lead:], *added.shape[lead:]))
     if not given or len(indices) != into.dim() or any(n is not None for n in indices[:lead]) or not known:
         return None
-    if added.dim() != into.dim() or not added.dtype.is_floating_point:
+    # By name: sizes that are symbols get no guard for this.
+    is_whole = list(map(str, added.shape[:lead])) == list(map(str, into.shape[:lead]))  # values may be broadcast
+    if added.dim() != into.dim() or not is_whole or not added.dtype.is_floating_point:
         return None
     found: list[_Windows | None] = []
     for k, node in enumerate(given):

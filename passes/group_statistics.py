@@ -92,7 +92,7 @@ def find_group_sum(op: ir.OpView, extents: Sequence[int], limit: int, part_bytes
     if len(op.operands) != 2 or indexing_maps(op)[0] != every or not _is_sum(op, squared=False):
         return None
     is_known = list(ir.RankedTensorType(op.operands[0].type).shape) == list(extents)
-    if not is_known or extents[2] >= limit or not _has_groups_of_neighbours(op.operands[0]):
+    if not is_known or 0 in extents or extents[2] >= limit or not _has_groups_of_neighbours(op.operands[0]):
         return None
     height, row = extents[3], 4 * prod(extents[d] for d in (1, 2, *range(4, rank)))
     most = max(1, part_bytes // row)

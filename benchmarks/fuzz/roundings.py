@@ -112,7 +112,7 @@ class Runs:
             return found
 
         def disturb(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            size = self._errors[number] if _name(call) != "masked_fill" else 0.0  # the number is rounded once for all
+            size = self._errors[number] if _name(call) != "masked_fill" else 0.0  # equal numbers stay equal
             spacing = self._spacings[number] if size == self._roundings[number] else 0.0  # exact by chance: none
             inside = _TF32 if "conv" in _name(call) and random.device.type == "cuda" else _INSIDE
             if not size and _CONTRACTED.search(_name(call)):

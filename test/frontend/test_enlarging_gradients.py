@@ -73,6 +73,18 @@ def test_other_positions_stay(options: dict[str, Any], dynamic: bool) -> None:
     assert WINDOWS not in paths.taken()
 
 
+def test_values_that_are_broadcast_stay() -> None:
+    def put(x: torch.Tensor) -> torch.Tensor:
+        positions = (torch.arange(8) * 0.5).long()
+        return torch.ops.aten.index_put(torch.zeros(3, 4), [None, positions], x, True).sin()
+
+    x = torch.randn(1, 8, requires_grad=True)
+    paths.reset()
+    run = torch.compile(put, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+    torch.testing.assert_close(run(x), put(x))
+    assert WINDOWS not in paths.taken()
+
+
 def test_windows() -> None:
     """Of two pixels each from the second on, and the edges; none where pixels of an element are not side by side."""
     found = find_windows([0, 0, 0, 1, 1, 2, 2, 3], 4)

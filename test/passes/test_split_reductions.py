@@ -125,6 +125,15 @@ def test_groups_of_neighbours(shape: tuple[int, ...], groups: int, dtype: torch.
     assert (ours - wide).norm() <= 2 * (theirs - wide).norm() + 1e-6 * wide.norm()
 
 
+@pytest.mark.parametrize("shape", [(0, 8, 4, 4), (2, 8, 0, 4), (2, 8, 4, 0), (2, 8, 1, 5)])
+def test_groups_of_no_pixels(shape: tuple[int, ...]) -> None:
+    x, weight = torch.randn(shape).to(memory_format=torch.channels_last), torch.randn(8)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(normed, backend="kiln", options={"fallback": False})(x, 4, weight, weight)
+    torch.testing.assert_close(found, normed(x, 4, weight, weight), check_stride=True)
+
+
 def gradient(f: Callable[..., torch.Tensor], x: torch.Tensor, *others: object) -> torch.Tensor:
     leaf = x.detach().requires_grad_()
     found = f(leaf, *others)

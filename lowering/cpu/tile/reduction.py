@@ -236,7 +236,7 @@ class _Loops:
         short for chains of its own.
         """
         extent = None if self.lane is None else affine.constant_of(self.e.loops.extents[self.lane])
-        if extent is None or not self.is_cheap or self.chains > 1 or any(c.kind is None for c in self._flat()):
+        if not extent or not self.is_cheap or self.chains > 1 or any(c.kind is None for c in self._flat()):
             return 1
         vectors = -(-extent // self.width) * -(-self.width // planning.lanes_of(self.e)) * len(self.group)
         return max(1, WIDE // vectors)
