@@ -148,8 +148,9 @@ class NumericsError(KilnError):
 class CheckError(KilnError):
     """Checked execution: what a kernel wrote is not what its IR says.
 
-    ``kernel``, ``graph``: names. ``differences``: one line per result that is off. ``ops``: nodes of the graph that the
-    kernel holds; ``lines``: where these come from in the model. ``folder``: what reproduces it.
+    ``kernel``, ``graph``: names; a call of ATen has its op's. ``differences``: one line per result that is off.
+    ``ops``: nodes of the graph that the kernel holds; ``lines``: where these come from in the model. ``folder``: what
+    reproduces it.
     """
 
     def __init__(
@@ -164,7 +165,14 @@ class CheckError(KilnError):
     ) -> None:
         self.kernel, self.graph, self.folder = kernel, graph, folder
         self.differences, self.ops, self.lines = list(differences), list(ops), list(lines)
-        text = [f"kernel {kernel} of the {graph} graph computes something else than its IR says", *self.differences]
+        if kernel.startswith("aten."):
+            said = (
+                f"the call of {kernel} in the {graph} graph gives something else than it does in float64, on operands"
+            )
+            said += " in row-major order"
+        else:
+            said = f"kernel {kernel} of the {graph} graph computes something else than its IR says"
+        text = [said, *self.differences]
         if self.ops:
             text.append(f"ops: {', '.join(self.ops)}")
         if self.lines:

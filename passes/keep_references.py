@@ -10,7 +10,7 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects.kiln import AtenOp, FusionOp
-from kiln.lowering.host.references import CHECKED_CALLS, reference_text
+from kiln.lowering.host.references import is_checked_call, reference_text
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["KeepReferences"]
@@ -19,7 +19,7 @@ __all__ = ["KeepReferences"]
 @register_pass
 @dataclass
 class KeepReferences(Pass):
-    """Keep what each fusion and each call of a product computes, as text, on the op itself (`reference`).
+    """Keep what each fusion and each call of ATen computes, as text, on the op itself (`reference`).
 
     The plan hands it to checked execution (docs/checking.md). Equal fusions have references of their own: locations in
     them say where in the model they come from.
@@ -52,12 +52,10 @@ class KeepReferences(Pass):
     def run(self, module: ir.Module) -> None:
         for function in [op for op in module.body if op.operation.name == "func.func"]:
             for op in list(function.operation.regions[0].blocks[0]):
-                if not (isinstance(op, FusionOp) or _is_checked_call(op)):
+                is_checked = isinstance(op, AtenOp) and is_checked_call(op.operation)
+                if not (isinstance(op, FusionOp) or is_checked):
                     continue
-                text = reference_text(op.operation)
+                read = [i for i, result in enumerate(op.operation.results) if list(result.uses)]
+                text = reference_text(op.operation, read)
                 if text is not None:
                     op.operation.attributes["reference"] = ir.StringAttr.get(text)
-
-
-def _is_checked_call(op: ir.OpView) -> bool:
-    return isinstance(op, AtenOp) and ir.StringAttr(op.operation.attributes["op"]).value in CHECKED_CALLS

@@ -17,7 +17,7 @@ too, which is zero for all that does not depend on such a comparison or on the r
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Any, cast
 
@@ -27,9 +27,10 @@ from typing_extensions import override
 
 from kiln.dialects.interpret.error_rules import Format, added, format_of, propagated
 from kiln.dialects.interpret.error_terms import is_repeated, plus, root_of_squares, zeros
+from kiln.dialects.interpret.estimates import Call, estimated, row_major
 from kiln.dialects.interpret.numbers import Numbers, element_type
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
-from kiln.dialects.interpret.types import Precision, is_float
+from kiln.dialects.interpret.types import Precision, dtype_of, is_float
 from kiln.errors import UnsupportedError
 from kiln.functions import Fn
 
@@ -111,6 +112,19 @@ class BoundedNumbers(Numbers):
     @override
     def constant(self, number: Any, element: ir.Type) -> Bounded:
         return Bounded(super().constant(number, element))
+
+    @override
+    def call(
+        self, wide: Call, own: Call, operands: Sequence[Bounded], given: Sequence[ir.Type], results: Sequence[ir.Type]
+    ) -> list[Any]:
+        tensors, dtypes = [row_major(v.value) for v in operands], [dtype_of(element) for element in given]
+        formats = [self._stored_as(element) if is_float(element) else None for element in given]
+        return [Bounded(x, limit) for x, limit in estimated(wide, own, tensors, dtypes, formats, results)]
+
+    def _stored_as(self, element: ir.Type) -> Format:
+        """The format that a library reads an operand's elements in."""
+        form = format_of(element)
+        return replace(form, unit=_TF32_UNIT) if self.tf32 and str(element) == "f32" else form
 
     # ---------------------------------------------------------------------------------------------------- arithmetic
 

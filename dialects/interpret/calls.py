@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.interpret.estimates import Call
 from kiln.dialects.interpret.torch_ops import check_places
 from kiln.dialects.interpret.types import element_of, is_float
 from kiln.errors import UnsupportedError
@@ -29,19 +30,27 @@ _NARROW = [{"dtype": name} for name in ("float16", "bfloat16", "float32")]
 
 def run_aten(interpreter: "Interpreter", op: Any) -> list[Any]:
     """The results of a call; where floats have one precision, dtypes among the arguments are that."""
-    from kiln.runtime.aten_call import decode_call  # a leaf of the runtime: it imports no other layer
-
     numbers = interpreter.numbers
     if ir.StringAttr(op.attributes["op"]).value in _SUMS and is_float(element_of(op.results[0].type)):
         return [_sum_of_products(interpreter, op)]
-    tensors = [numbers.lower(interpreter.value(v)) for v in op.operands if not isinstance(v.type, ir.IndexType)]
+    operands = [v for v in op.operands if not isinstance(v.type, ir.IndexType)]
     symbols = [int(interpreter.value(v)) for v in op.operands if isinstance(v.type, ir.IndexType)]
-    name = ir.StringAttr(op.attributes["op"]).value
-    wide = numbers.precision.wide
-    args, kwargs = (_widened(ir.StringAttr(op.attributes[key]).value, wide) for key in ("args", "kwargs"))
-    check_places(name, tensors)
-    found = decode_call(name, args, kwargs, len(op.results) - 1)(tensors, symbols)
+    values = [interpreter.value(v) for v in operands]
+    check_places(ir.StringAttr(op.attributes["op"]).value, [numbers.lower(v) for v in values])
+    wide, own = (_call(op, symbols, dtype) for dtype in (numbers.precision.wide, None))
+    given = [element_of(v.type) for v in operands]
+    results = [element_of(r.type) for r in op.results if not isinstance(r.type, ir.IndexType)]
+    found = numbers.call(wide, own, values, given, results)
     return [_result(interpreter, op, k, found) for k in range(len(op.results))]
+
+
+def _call(op: Any, symbols: list[int], wide: torch.dtype | None) -> Call:
+    """The call, with dtypes among its arguments that are `wide` where that is not None."""
+    from kiln.runtime.aten_call import decode_call  # a leaf of the runtime: it imports no other layer
+
+    args, kwargs = (_widened(ir.StringAttr(op.attributes[key]).value, wide) for key in ("args", "kwargs"))
+    call = decode_call(ir.StringAttr(op.attributes["op"]).value, args, kwargs, len(op.results) - 1)
+    return lambda tensors: call(tensors, symbols)
 
 
 def _sum_of_products(interpreter: "Interpreter", op: Any) -> Any:
@@ -115,14 +124,14 @@ def _result(interpreter: "Interpreter", op: Any, k: int, found: list[Any]) -> An
     """Result `k`: what the call returned there, or the size of another result that an index stands for."""
     type_ = op.results[k].type
     if not isinstance(type_, ir.IndexType):
-        return interpreter.numbers.lift(found[k], element_of(type_))
+        return found[k]
     if k < len(found):
         return int(found[k])
     given = sum(isinstance(v.type, ir.IndexType) for v in op.operands)
     own = given + sum(isinstance(op.results[i].type, ir.IndexType) for i in range(k))
     for value, shape in zip(found, op.attributes["shapes"], strict=False):
         if isinstance(shape, ir.AffineMapAttr):
-            for size, e in zip(value.shape, shape.value.results, strict=True):
+            for size, e in zip(interpreter.shape(value), shape.value.results, strict=True):
                 if e.maybe_downcast() == ir.AffineExpr.get_symbol(own, op.context):
                     return size
     raise UnsupportedError("kiln.aten", str(op.location), f"no size of its results is index result {k}")

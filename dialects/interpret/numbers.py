@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.interpret.estimates import Call
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, as_element, dtype_of, is_float
 from kiln.errors import UnsupportedError
@@ -136,6 +137,18 @@ class Numbers:
     def maybe_rounded(self, value: Value, element: ir.Type) -> Value:
         """Floats that a kernel may round to an element type where the IR does not say so."""
         return value
+
+    def call(
+        self, wide: Call, own: Call, operands: Sequence[Value], given: Sequence[ir.Type], results: Sequence[ir.Type]
+    ) -> list[Any]:
+        """What a call of ATen returns: a value for each type in `results`, then numbers.
+
+        wide, own: the call in the precision of these numbers, and as it is.
+        given, results: element types of the operands and of the tensors that are returned.
+        """
+        found = wide([self.lower(v) for v in operands])
+        tensors = [self.lift(x, element) for x, element in zip(found, results, strict=False)]
+        return [*tensors, *found[len(results) :]]
 
     def constant(self, number: Any, element: ir.Type) -> Value:
         """A number as a value of rank 0, on the CPU."""

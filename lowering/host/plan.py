@@ -161,13 +161,14 @@ class _Planner(PlanValues):
 
     def _check(self, op: ir.Operation) -> Check | None:
         """How to check the step of an op; None for one that is not checked."""
-        if not _has(op, "reference") or not all(list(r.uses) for r in op.results):
+        read = [r for r in op.results if list(r.uses)]
+        if not _has(op, "reference") or not read:
             return None
         operands = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
-        read, written = (tuple(map(self._whole, values)) for values in (operands, op.results))
+        given, made = (tuple(map(self._whole, values)) for values in (operands, read))
         self.plan.references.append(ir.StringAttr(op.attributes["reference"]).value)
-        return Check(len(self.plan.references) - 1, read, written, tuple(map(self.expr, symbols)))
+        return Check(len(self.plan.references) - 1, given, made, tuple(map(self.expr, symbols)))
 
     def _whole(self, value: ir.Value) -> Operand:
         """A tensor with its sizes and strides; the memory of a packed constant as it is."""

@@ -5,8 +5,10 @@
 
 A reference is a module with a function @main that holds one `kiln.fusion` or `kiln.aten`, with its locations. Its
 arguments are the op's tensor operands, then its index operands; an operand that is a packed constant is packed inside.
+In a plan it returns the results that anything reads.
 """
 
+import re
 from collections.abc import Sequence
 
 from torch_mlir import ir
@@ -15,35 +17,62 @@ from torch_mlir.dialects import func
 from kiln.dialects.kiln import name_of, to_text
 from kiln.dialects.walk import defining_op
 
-__all__ = ["CHECKED_CALLS", "argument_marks", "arranged", "reference_text"]
+__all__ = ["argument_marks", "arranged", "is_checked_call", "is_checked_name", "reference_text"]
 
-CHECKED_CALLS = {
-    *("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default"),
-    *("aten.linear.default", "aten._addmm_activation.default", "aten.convolution.default"),
-}
-"""Calls of ATen that stand for an op of Kiln's, and whose error the interpreter can bound."""
+_NOT_UNIQUE = re.compile(r"svd|eig|qr|lstsq|_lu|lu_|ldl|lobpcg|ormqr")
+"""Decompositions: signs, bases and orders of their results are a library's choice."""
+_OF_ONE_TYPE = re.compile(
+    r"empty|resize|view\.dtype|nextafter|frexp|nan_to_num|_rnn|_lstm|_gru|quantize|_weight_int|_ctc"
+)
+"""Memory that nothing wrote (of some results, parts), bits and limits of a type, libraries' own memory."""
 
 
-def reference_text(op: ir.Operation, *, debug_info: bool = True) -> str | None:
+def is_checked_name(op: str) -> bool:
+    """Whether an op of PyTorch's ("aten.topk.default") has one right result, in any type."""
+    return op.startswith("aten.") and not _NOT_UNIQUE.search(op) and not _OF_ONE_TYPE.search(op)
+
+
+def is_checked_call(op: ir.Operation) -> bool:
+    """Whether a `kiln.aten` can be compared with the same call on other tensors.
+
+    Not compared: ops of other libraries, which may count their calls; what draws random numbers, writes to an operand
+    or has sizes that only the call knows; complex and unsigned numbers; and what another type computes otherwise.
+    """
+    if not is_checked_name(ir.StringAttr(op.attributes["op"]).value):
+        return False
+    if not op.attributes["pure"].value or "elsewhere" in op.attributes:
+        return False
+    unsigned = list(op.attributes["operand_dtypes"]) if "operand_dtypes" in op.attributes else []
+    tensors = [v.type for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
+    return (
+        not any(ir.StringAttr(d).value.startswith("uint") for d in unsigned)
+        and all(isinstance(r.type, ir.RankedTensorType) for r in op.results)
+        and not any(isinstance(t.element_type, ir.ComplexType) for t in tensors)
+    )
+
+
+def reference_text(op: ir.Operation, results: Sequence[int] | None = None, *, debug_info: bool = True) -> str | None:
     """The reference of an op of a function, with its locations if `debug_info`; None for an op that does not verify by
     itself.
 
     That is a call whose type knows less than its sizes: constants were folded into these.
+    results: the numbers of those that it returns, by default all.
     """
     with op.context, ir.Location.unknown(op.context):
         module = ir.Module.create()
         packs = [_pack_of(v) for v in op.operands]
         sources = [v if p is None else p.operands[0] for v, p in zip(op.operands, packs, strict=True)]
+        returned = range(len(op.results)) if results is None else results
         types = [v.type for v in sources]
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("main", (types, [r.type for r in op.results]))
+            function = func.FuncOp("main", (types, [op.results[i].type for i in returned]))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             values: list[ir.Value] = []
             for argument, pack in zip(block.arguments, packs, strict=True):
                 values.append(argument if pack is None else _clone(pack, [argument]).results[0])
             made = _clone(op, values)
-            func.ReturnOp(list(made.results), loc=op.location)
+            func.ReturnOp([made.results[i] for i in returned], loc=op.location)
         if "writes" in made.attributes:
             del made.attributes["writes"]  # numbers of arguments of the function that it comes from
         _mark_arguments(function, packs)

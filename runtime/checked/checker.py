@@ -86,6 +86,8 @@ class LaunchChecker:
             # that takes longer than the op does; what is computed here is none of the graph's.
             with self._lock, torch._C._DisableTorchDispatch():
                 device = next((r.device for r in results), None)
+                if len(reference.elements) != len(results):
+                    return self._skip("a later pass has removed what reads one of its results")
                 expected = reference.evaluate(seen.operands, seen.symbols, device)
                 differences = [str(d) for d in _differences(reference, results, expected)]
                 if not differences:

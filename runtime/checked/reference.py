@@ -43,7 +43,9 @@ class Reference:
     @property
     def reads_by_index(self) -> bool:
         """Whether positions are read from tensors: these may be out of bounds."""
-        return any(name_of(op) in ("tensor.extract", "kiln.scatter_nd") for op in ops_inside(self.function))
+        return any(
+            name_of(op) in ("tensor.extract", "kiln.scatter_nd", "kiln.aten") for op in ops_inside(self.function)
+        )
 
     def lines(self) -> list[str]:
         """The lines of the model that its ops come from: "model.py:12"."""
