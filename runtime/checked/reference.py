@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import create_context, parse
 from kiln.dialects.interpret.bounds import Bounded, BoundedNumbers
 from kiln.dialects.interpret.interpreter import Interpreter
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import AtenOp, ScatterNdOp, name_of, opdef
 from kiln.dialects.walk import is_structural, ops_inside
 
 __all__ = ["Reference"]
@@ -42,10 +42,9 @@ class Reference:
 
     @property
     def reads_by_index(self) -> bool:
-        """Whether positions are read from tensors: these may be out of bounds."""
-        return any(
-            name_of(op) in ("tensor.extract", "kiln.scatter_nd", "kiln.aten") for op in ops_inside(self.function)
-        )
+        """Whether positions may be read from tensors: these may be out of bounds."""
+        readers = (AtenOp, ScatterNdOp)
+        return any(name_of(op) == "tensor.extract" or opdef(op).op in readers for op in ops_inside(self.function))
 
     def lines(self) -> list[str]:
         """The lines of the model that its ops come from: "model.py:12"."""
