@@ -8,7 +8,8 @@ Every value has, beside its elements in float64, two distances per element:
 - `error`: a bound that holds whatever the signs of the errors are; it adds up.
 - `noise`: the size of roundings that are independent between elements; it adds up in squares where elements are
   summed (probabilistic rounding error analysis: N. J. Higham, T. Mary, SIAM J. Sci. Comput. 41, 2019). What is read
-  at several indices is not independent there: its noise becomes error first.
+  at several indices is not independent there: its noise becomes error first. Nearly equal numbers are rounded alike:
+  a sum may be off by all its terms' noise in one direction, too, and a recurrence by that of all its steps.
 
 A kernel's result may be `error + CONFIDENCE * noise` off. Sums of n terms are rounded n times, in any order: their
 noise is sqrt(n) roundoffs of the sum of magnitudes. Values of 16-bit types may be rounded or not after each op.
@@ -26,7 +27,7 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects.interpret.error_rules import Format, added, format_of, propagated
-from kiln.dialects.interpret.error_terms import is_repeated, plus, root_of_squares, zeros
+from kiln.dialects.interpret.error_terms import alike, doubtful, is_repeated, plus, root_of_squares, zeros
 from kiln.dialects.interpret.estimates import Call, estimated, row_major
 from kiln.dialects.interpret.numbers import Numbers, element_type
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
@@ -144,7 +145,7 @@ class BoundedNumbers(Numbers):
         if all(m is None for m in moved):
             return [self._converted(op, r) for r in results]
         if name in ("arith.cmpf", "arith.cmpi"):
-            return [Bounded(results[0], _doubt(operands[0], operands[1]).double())]
+            return [Bounded(results[0], doubtful(*((v.value, v.total) for v in operands)).double())]
         if name in ("arith.fptosi", "arith.fptoui"):
             x, m = operands[0].value, operands[0].total
             assert m is not None
@@ -282,6 +283,7 @@ class BoundedNumbers(Numbers):
         form, terms = format_of(element), prod(x.value.shape[d] for d in dims)
         total = x.value.sum(dims, keepdim=True)
         error = None if x.error is None else x.error.sum(dims, keepdim=True)
+        error = plus(error, None if x.noise is None else alike(x.value, x.noise).sum(dims, keepdim=True).abs())
         noise = None if x.noise is None else (x.noise * x.noise).sum(dims, keepdim=True).sqrt()
         rounding = form.unit * sqrt(terms) * x.value.abs().sum(dims, keepdim=True)
         return self._settled(total, error, root_of_squares(noise, rounding), form, [Bounded(total, error)])
@@ -301,6 +303,8 @@ class BoundedNumbers(Numbers):
             None if errors[1] is None else function(sizes[0], errors[1]),
             None if errors[0] is None else function(errors[0], sizes[1]),
             None if errors[0] is None or errors[1] is None else function(errors[0], errors[1]),
+            None if a.noise is None else function(alike(a.value, a.noise), b.value.nan_to_num(0.0, 0.0, 0.0)).abs(),
+            None if b.noise is None else function(a.value.nan_to_num(0.0, 0.0, 0.0), alike(b.value, b.noise)).abs(),
         )
         variance = (form.unit * sqrt(max(terms, 1)) * magnitude) ** 2
         if self.tf32 and str(element) == "f32":
@@ -318,6 +322,10 @@ class BoundedNumbers(Numbers):
                 hit = function(mine, ones) if left else function(ones, mine)
                 limit = torch.where(hit > 0.5, float("inf"), limit)
         return self._settled(result, limit, None, form, [Bounded(result, limit)])
+
+    @override
+    def dependent(self, value: Bounded) -> Bounded:
+        return Bounded(value.value, value.total)
 
     @override
     def scan(self, kind: str, value: Bounded, dim: int, element: ir.Type) -> Bounded:
@@ -390,11 +398,3 @@ class BoundedNumbers(Numbers):
     def _stored(self, x: Bounded, form: Format) -> Bounded:
         rounding = form.unit * x.value.abs().nan_to_num(0.0, posinf=0.0)
         return self._settled(x.value, x.error, root_of_squares(x.noise, rounding), form, [x])
-
-
-def _doubt(a: Bounded, b: Bounded) -> Tensor:
-    """Whether two values may compare otherwise than their elements do."""
-    reach = plus(a.total, b.total)
-    assert reach is not None
-    apart = (a.value.double() - b.value.double()).abs()
-    return (reach > 0) & ((apart <= reach) | torch.isinf(reach))

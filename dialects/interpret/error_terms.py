@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["is_repeated", "plus", "root_of_squares", "zeros"]
+__all__ = ["alike", "doubtful", "is_repeated", "plus", "root_of_squares", "zeros"]
 
 Tensor = torch.Tensor
 
@@ -32,3 +32,16 @@ def is_repeated(x: Tensor, dims: Sequence[int] | None = None) -> bool:
 def zeros(x: Tensor) -> Tensor:
     """A float64 zero for each element, in the memory of one."""
     return torch.zeros((), dtype=torch.float64, device=x.device).expand(x.shape)
+
+
+def alike(value: Tensor, noise: Tensor) -> Tensor:
+    """Roundings in one direction, seen from zero: those of nearly equal numbers are alike."""
+    return noise * value.sign().nan_to_num(0.0)
+
+
+def doubtful(a: tuple[Tensor, Tensor | None], b: tuple[Tensor, Tensor | None]) -> Tensor:
+    """Whether two values, each with how far off it may be, may compare otherwise than their elements do."""
+    reach = plus(a[1], b[1])
+    assert reach is not None
+    apart = (a[0].double() - b[0].double()).abs()
+    return (reach > 0) & ((apart <= reach) | torch.isinf(reach))

@@ -128,7 +128,7 @@ def _recurrence(interpreter: "Interpreter", op: Any) -> list[Any]:
     elements = [element_of(v.type) for v in op.operands]
     carried = [a.type for a in block.arguments][: len(elements)]
     xs = [
-        interpreter.value(v) if e == c else numbers.cast(interpreter.value(v), e, c)
+        numbers.dependent(interpreter.value(v) if e == c else numbers.cast(interpreter.value(v), e, c))
         for v, e, c in zip(op.operands, elements, carried, strict=True)
     ]
     steps: list[list[Any]] = []

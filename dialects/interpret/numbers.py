@@ -119,6 +119,10 @@ class Numbers:
             return function(value, dim).to(value.dtype)
         return function(value.to(self.precision.arithmetic(element)), dim).to(value.dtype)
 
+    def dependent(self, value: Value) -> Value:
+        """A value whose elements may have been rounded alike, for what adds up their errors step by step."""
+        return value
+
     def scatter_sum(self, base: Value, position: Tensor, source: Value, element: ir.Type) -> Value:
         """`base` with the elements of `source` added at the positions, all of one dim."""
         return base.scatter_add(0, position, source)

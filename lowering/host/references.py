@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.dialects import affine
 from kiln.dialects.kiln import name_of, to_text
 from kiln.dialects.walk import defining_op
 
@@ -121,6 +122,24 @@ def arranged(
     with module.context, ir.Location.unknown():
         function.attributes["arg_attrs"] = _arrangement(argument_marks(function), operands)
         function.attributes["res_attrs"] = _arrangement([ir.DictAttr.get({})] * len(results), results)
+        for op in function.regions[0].blocks[0]:
+            if "layouts" in op.attributes:
+                _turn(op.operation, operands)
+
+
+def _turn(fusion: ir.Operation, operands: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+    """Layouts that a call reads backwards become those of the tensors that it was given, which cannot be."""
+    maps = list(ir.ArrayAttr(fusion.attributes["layouts"]))
+    for i, (shape, strides) in enumerate(operands):
+        line = affine.linear_coefficients(ir.AffineMapAttr(maps[i]).value.results[0])
+        if line is None or all((affine.constant_of(step) or 0) >= 0 for step in line[1].values()):
+            continue
+        address = ir.AffineExpr.get_constant(0)
+        for d, (size, step) in enumerate(zip(shape, strides, strict=True)):
+            address = address + ir.AffineExpr.get_dim(d) * (step if size > 1 else 0)
+        found = ir.AffineMapAttr(maps[i]).value
+        maps[i] = ir.AffineMapAttr.get(ir.AffineMap.get(found.n_dims, found.n_symbols, [address]))
+    fusion.attributes["layouts"] = ir.ArrayAttr.get(maps)
 
 
 def argument_marks(function: ir.Operation) -> list[ir.DictAttr]:

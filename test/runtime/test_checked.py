@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import kiln
@@ -164,6 +165,37 @@ def test_operands_that_are_read_backwards(dynamic: bool, checkers: list[LaunchCh
     for rows in (5, 8) if dynamic else (5,):
         run(torch.randn(rows, 7))
     assert checkers[0].checked and not checkers[0].skipped
+
+
+def test_a_folder_of_a_kernel_that_reads_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it read lies forwards in the folder."""
+    with monkeypatch.context() as patched:
+        plant(patched, "sum", r"0\.000000e\+00 : f32", "1.0e-3 : f32", count=0)
+        with pytest.raises(CheckError) as caught:
+            compiled(lambda x, y: (x.flip(0) * y).sum(1))(torch.randn(40, 33), torch.randn(40, 33))
+        assert main([caught.value.folder]) == 1
+    assert main([caught.value.folder]) == 0 and main([caught.value.folder, "--target=tt-cpu"]) == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_roundings_of_nearly_equal_numbers_are_alike(target: str, checkers: list[LaunchChecker]) -> None:
+    """They do not cancel in a sum, nor in a recurrence, whose gate is rounded in the same way at each step."""
+
+    def mean(x: torch.Tensor, y: torch.Tensor) -> Any:
+        scaled = x * y
+        return scaled, scaled.float().mean(0)
+
+    x = (1 + 0.01 * torch.randn(1200, 32)).bfloat16()
+    compiled(mean, target)(x, torch.full((32,), 117.3, dtype=torch.bfloat16))
+
+    def decayed(gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        def combine(a: Any, b: Any) -> Any:
+            return a[0] * b[0], b[0] * a[1] + b[1]
+
+        return associative_scan(combine, (gate.sigmoid(), x), 0, combine_mode="generic")[1]
+
+    compiled(decayed, target, dynamic=False)(torch.full((512, 8), 5.0).half(), torch.randn(512, 8).half())
+    assert all(c.checked and not c.skipped for c in checkers)
 
 
 @pytest.mark.parametrize("target", TARGETS)
