@@ -68,7 +68,8 @@ class _Rows:
     def __init__(self, numbers: "Numbers", op: Any, compute: ir.Type, mask: Any, is_bool: bool) -> None:
         self.numbers, self.compute, self.mask, self.is_bool = numbers, compute, mask, is_bool
         attributes = op.attributes
-        self.element = element_of(op.results[0].type)
+        # Units for matrices take weights in the type of what they weigh.
+        self.element = element_of(op.operation.opview.value.type)
         self.scale = ir.FloatAttr(attributes["scale"]).value
         self.causal = bool(ir.IntegerAttr(attributes["causal"]).value)
         self.fill = ir.FloatAttr(attributes["fill"]).value if "fill" in attributes else None

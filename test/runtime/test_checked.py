@@ -199,6 +199,17 @@ def test_roundings_of_nearly_equal_numbers_are_alike(target: str, checkers: list
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_weights_of_attention_are_rounded_where_its_result_is_not(target: str, checkers: list[LaunchChecker]) -> None:
+    """What follows takes the result in f32; the weights are still operands of a product of 16 bits."""
+
+    def gated(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5) * gate.sigmoid()
+
+    compiled(gated, target)(*torch.randn(4, 8, 4, 49, 120).bfloat16().unbind())
+    assert checkers[0].checked and not checkers[0].skipped
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_inputs_that_are_written(target: str, checkers: list[LaunchChecker]) -> None:
     """The reference reads what was there before."""
 
