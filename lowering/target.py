@@ -223,6 +223,7 @@ class Target:
             ),
             Step("compose-views", "the expansions bring views of their own"),
             Step("hoist-gathers", "what is gathered from is in memory whole: of a cast, better what was cast"),
+            Step("bound-positions", "wraps and clamps of positions that are in bounds cost ten instructions for each"),
         ]
 
     @staticmethod
