@@ -19,6 +19,7 @@ from kiln.frontend.average_gradients import average_decompositions
 from kiln.frontend.encoder_layers import encoder_decompositions
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
+from kiln.frontend.grid_sampling import sampling_decompositions
 from kiln.frontend.losses import loss_decompositions
 from kiln.frontend.padding_gradients import padding_decompositions
 
@@ -121,5 +122,6 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
         **encoder_decompositions(),
         **average_decompositions(),
         **padding_decompositions(),
+        **sampling_decompositions(),
         **corrections(),
     }

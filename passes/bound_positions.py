@@ -4,6 +4,7 @@
 """Pass ``bound-positions``."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch_mlir import ir
@@ -125,8 +126,9 @@ class BoundPositions(Pass):
             return
         numbers = np.array(ir.DenseIntElementsAttr(constant.attributes["value"]))
         shape = ir.RankedTensorType(table.type).shape
+        narrow_numbers: Any = np.ascontiguousarray(numbers.astype(np.int32)).reshape(shape)
         with constant.location, ir.InsertionPoint(constant):
-            narrow = ir.DenseElementsAttr.get(np.ascontiguousarray(numbers.astype(np.int32)).reshape(shape))
+            narrow = ir.DenseElementsAttr.get(narrow_numbers)
             made = ir.Operation.create("arith.constant", results=[narrow.type], attributes={"value": narrow}).result
         for op, number in users:
             op.operands[number] = made

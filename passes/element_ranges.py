@@ -8,6 +8,7 @@ have a range only where none can be NaN; each op widens it by more than its roun
 """
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -65,7 +66,7 @@ class ElementRanges:
             if reduction_dims(op.opview):
                 return None
             *_, last = op.regions[0].blocks[0].operations
-            return self.of(last.operands[list(op.results).index(value)], depth - 1)
+            return self.of(last.operands[ir.OpResult(value).result_number], depth - 1)
         if opdef(op).op in (ViewOp, CatOp):
             return _union([self.of(v, depth - 1) for v in op.operands if isinstance(v.type, ir.RankedTensorType)])
         if op.name == "linalg.index":
@@ -148,6 +149,8 @@ def _settled(found: Range | None, type_: ir.Type) -> Range | None:
 
 
 def _corners(combine: Callable[[float, float], float]) -> Callable[[Range, Range], Range]:
+    """Of what is monotonic in each operand."""
+
     def rule(a: Range, b: Range) -> Range:
         found = [combine(x, y) for x in a for y in b]
         return min(found), max(found)
@@ -168,6 +171,10 @@ def _remainder(a: Range, b: Range) -> Range | None:
     return (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None
 
 
+def _common_bits(a: Range, b: Range) -> Range | None:
+    return (0, min(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else None
+
+
 def _kept(a: Range) -> Range:
     return a
 
@@ -177,20 +184,25 @@ def _unsigned(a: Range) -> Range | None:
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Range], Range]:
-    return lambda a: (function(a[0]), function(a[1]))
+    def rule(a: Range) -> Range:
+        return function(a[0]), function(a[1])
+
+    return rule
 
 
+_SUM, _DIFFERENCE, _PRODUCT = _corners(operator.add), _corners(operator.sub), _corners(operator.mul)
+_LARGER, _SMALLER = _corners(max), _corners(min)
 _RULES: dict[str, Callable[..., Range | None]] = {
-    "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "arith.muli": _corners(lambda x, y: x * y),
+    "arith.addi": _SUM,
+    "arith.subi": _DIFFERENCE,
+    "arith.muli": _PRODUCT,
     "arith.divsi": _quotient,
     "arith.divui": _quotient,
     "arith.remsi": _remainder,
     "arith.remui": _remainder,
-    "arith.andi": lambda a, b: (0, min(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else None,
-    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.andi": _common_bits,
+    "arith.maxsi": _LARGER,
+    "arith.minsi": _SMALLER,
     "arith.extsi": _kept,
     "arith.extui": _unsigned,
     "arith.trunci": _kept,
@@ -201,14 +213,14 @@ _RULES: dict[str, Callable[..., Range | None]] = {
     "arith.fptosi": _each(math.trunc),
     "arith.extf": _kept,
     "arith.truncf": _kept,
-    "arith.addf": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "arith.subf": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "arith.mulf": _corners(lambda x, y: x * y),
+    "arith.addf": _SUM,
+    "arith.subf": _DIFFERENCE,
+    "arith.mulf": _PRODUCT,
     "arith.divf": _divided,
-    "arith.maximumf": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    "arith.minimumf": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "arith.maxnumf": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    "arith.minnumf": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.maximumf": _LARGER,
+    "arith.minimumf": _SMALLER,
+    "arith.maxnumf": _LARGER,
+    "arith.minnumf": _SMALLER,
     "math.floor": _each(math.floor),
     "math.ceil": _each(math.ceil),
     "math.roundeven": _each(round),

@@ -52,7 +52,7 @@ _ROWS: tuple[Family, ...] = (
 )  # fmt: skip
 _IMAGES: tuple[Family, ...] = (
     *[images.convolve] * 8, images.learned, images.slide, images.channel_norm, images.channel_norm, images.pool,
-    images.squeeze_and_excite,
+    images.squeeze_and_excite, images.sample,
     images.rearrange, images.rearrange, images.rearrange, rows.residual, rows.residual, rows.softmax, rows.linear,
     attention.heads_of_rows, any_rank.unary, movement.mutate, rows.reduce_rows, movement.part, movement.part,
 )  # fmt: skip

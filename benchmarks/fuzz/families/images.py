@@ -160,6 +160,18 @@ def pool(g: Grower) -> None:
     )))  # fmt: skip
 
 
+def sample(g: Grower) -> None:
+    """Pixels at positions of a grid, some of them outside, many of them halfway between two pixels."""
+    v = g.pick(image)
+    if v is None:
+        return
+    sides = g.one_of((v.shape[2:], (7, 7), (1, 33)))
+    i = g.input((v.shape[0], *sides, 2), torch.int64, high=160)
+    mode, padding = g.one_of(("bilinear", "nearest", "bicubic")), g.one_of(("zeros", "border", "reflection"))
+    how = f"mode={mode!r}, padding_mode={padding!r}, align_corners={g.chance(2)}"
+    g.add(f"F.grid_sample({v.name}, ({i.name} - 80).to({v.name}.dtype) / 64, {how})")
+
+
 def squeeze_and_excite(g: Grower) -> None:
     """An image times a gate that is computed from its means."""
     v = g.pick(image)
