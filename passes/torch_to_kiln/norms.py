@@ -3,6 +3,8 @@
 
 """Layer, RMS, group and batch norm."""
 
+from typing import Any
+
 from torch_mlir import ir
 
 from kiln.dialects import kiln
@@ -64,9 +66,20 @@ def _layer_norm_written_out(
 
 
 def _rms_norm(cx: LoweringContext, x: ir.Value, weight: ir.Value | None, axes: list[int], eps: float) -> ir.Value:
-    if weight is not None and cx.dtype(weight) != cx.dtype(x):
-        cx.unsupported("rms norm with a weight of another element type than the input's")
-    return cx.named(kiln.rms_norm(x, weight, axes, eps), cx.shape(x), cx.dtype(x))
+    x, weight = _of_one_type(cx, x, weight)
+    result = cx.named(kiln.rms_norm(x, weight, axes, eps), cx.shape(x), cx.dtype(x))
+    return cx.cast(result, cx.result_dtype(0))
+
+
+def _of_one_type(cx: LoweringContext, x: ir.Value, *params: Any) -> tuple[Any, ...]:
+    """An input and its parameters in one element type: all in float32, in which norms are computed, where they differ.
+    Parameters stay in float32 where networks are run in 16 bits (AMP).
+    """
+    if all(p is None or cx.dtype(p) == cx.dtype(x) for p in params):
+        return (x, *params)
+    widths = [cx.dtype(v).compute for v in (x, *params) if v is not None]
+    wide = next((w for w in widths if w.name == "float64"), widths[0])
+    return tuple(None if v is None else cx.cast(v, wide) for v in (x, *params))
 
 
 def _epsilon(cx: LoweringContext, i: int, dtype: DType) -> float:
@@ -101,12 +114,11 @@ def fused_rms_norm(cx: LoweringContext) -> list[ir.Value | None]:
 @lowers("torch.aten.native_group_norm")
 def native_group_norm(cx: LoweringContext) -> list[ir.Value | None]:
     """``kiln.group_norm``."""
-    x, weight, bias = cx.tensor(0), cx.optional_tensor(1), cx.optional_tensor(2)
-    weight, bias = _affine(cx, x, weight, bias)
+    x, weight, bias = _affine(cx, cx.tensor(0), cx.optional_tensor(1), cx.optional_tensor(2))
     groups, eps = cx.const_int(6), cx.const_float(7)
     result = kiln.group_norm(x, weight, bias, groups, eps)
     statistics = _group_statistics(cx, x, groups, eps) if cx.result_used(1) or cx.result_used(2) else [None, None]
-    return [cx.named(result, cx.shape(x), cx.dtype(x)), *statistics]
+    return [cx.cast(cx.named(result, cx.shape(x), cx.dtype(x)), cx.result_dtype(0)), *statistics]
 
 
 def _group_statistics(cx: LoweringContext, x: ir.Value, groups: int, eps: float) -> list[ir.Value | None]:
@@ -124,25 +136,19 @@ def _group_statistics(cx: LoweringContext, x: ir.Value, groups: int, eps: float)
     return [cx.cast(mean, cx.result_dtype(1)), scale]
 
 
-def _affine(
-    cx: LoweringContext, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None
-) -> tuple[ir.Value | None, ir.Value | None]:
-    """Parameters in the element type of ``x``; a bias alone gets a weight of ones."""
+def _affine(cx: LoweringContext, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None, *more: ir.Value) -> Any:
+    """An input and its parameters in one element type; a bias alone gets a weight of ones."""
     if weight is None and bias is not None:
-        weight = cx.full(1, cx.shape(bias), cx.dtype(x))
-    if any(p is not None and cx.dtype(p) != cx.dtype(x) for p in (weight, bias)):
-        cx.unsupported("parameters of another element type than the input's")
-    return weight, bias
+        weight = cx.full(1, cx.shape(bias), cx.dtype(bias))
+    return _of_one_type(cx, x, weight, bias, *more)
 
 
 def _batch_norm(
     cx: LoweringContext, params: list[ir.Value | None], statistics: list[ir.Value], eps: float
 ) -> list[ir.Value | None]:
-    x = cx.tensor(0)
-    weight, bias = _affine(cx, x, params[0], params[1])
-    if any(cx.dtype(s) != cx.dtype(x) for s in statistics):
-        cx.unsupported("running statistics of another element type than the input's")
-    result = cx.named(kiln.batch_norm(x, statistics[0], statistics[1], weight, bias, eps), cx.shape(x), cx.dtype(x))
+    x, weight, bias, mean, variance = _affine(cx, cx.tensor(0), params[0], params[1], *statistics)
+    result = cx.named(kiln.batch_norm(x, mean, variance, weight, bias, eps), cx.shape(x), cx.dtype(x))
+    result = cx.cast(result, cx.result_dtype(0))
     saved: list[ir.Value | None] = []
     for k in range(1, cx.num_results):  # without training these are empty
         info = cx.result_info(k) if cx.result_used(k) else None
