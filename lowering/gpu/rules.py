@@ -36,6 +36,11 @@ class LoopRules:
     vector_block: int
     busy_programs: int
     pointwise_warps: int
+    window_span: int
+    gather_span: int
+    window_loads: int
+    many_loads: int
+    spread_warps: int
     warp_elements: int
     transposed_side: int
     tile_warps: int

@@ -66,19 +66,25 @@ def warps_for(elements: int) -> int:
     return max(1, min(32, elements // rules_for(LoopRules).warp_elements))
 
 
-def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine | None = None) -> NestSchedule:
+def choose_pointwise(
+    elements: int | None, gathers: bool = False, chip: Machine | None = None, each: int | None = None
+) -> NestSchedule:
     """The tile of a kernel without reductions, over its elements in a row.
 
-    gathers: it loads from where loaded indices say.
+    gathers: it loads from where loaded indices say. each: elements for a thread (`kiln.lowering.gpu.tile.spread`).
     """
     rules = rules_for(LoopRules)
     most = rules.gather_block if gathers else rules.block
+    vector, warps = rules.vector_block, rules.pointwise_warps
+    if each is not None:
+        vector, most = 32 * each, min(rules.gather_block, 32 * each * rules.spread_warps)
+        warps = most // vector
     block = most
     if elements is not None:
         # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
         spread = pow2(elements // (rules.busy_programs * _sms(chip)))
-        block = min(most, pow2(elements), max(rules.vector_block, spread))
-    return NestSchedule(tile=(block,), num_warps=max(1, min(rules.pointwise_warps, block // rules.vector_block)))
+        block = min(most, pow2(elements), max(vector, spread))
+    return NestSchedule(tile=(block,), num_warps=max(1, min(warps, block // vector)))
 
 
 def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:

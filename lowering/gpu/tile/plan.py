@@ -20,14 +20,15 @@ from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.gpu.tile.cuts import Group
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
+from kiln.lowering.gpu.tile.spread import thread_elements
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
 from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients, repeats, walks_runs
 
 _TAKEN = paths.group(
     "gpu loops",
-    *("flat", "transposed", "gathers", "rows in registers", "rows in blocks", "columns in registers"),
-    *("columns in blocks", "strips of columns", "sizes at run time"),
+    *("flat", "flat, few elements a thread", "transposed", "gathers", "rows in registers", "rows in blocks"),
+    *("columns in registers", "columns in blocks", "strips of columns", "sizes at run time"),
 )
 
 
@@ -285,9 +286,10 @@ class _Planner:
             sizes = (self._known(pair[0]), self._known(pair[1]))
             _TAKEN("transposed")
             return self._nest(outer, list(pair), None, schedule or rules.choose_transpose(sizes))
+        each = thread_elements(self.body, self.layouts, accesses, dims[-1]) if dims else None
         flat = self._flatten(dims)
-        _TAKEN("gathers" if self._gathers() else "flat")
-        chosen = schedule or rules.choose_pointwise(self._known(flat), self._gathers(), self.chip)
+        _TAKEN("gathers" if self._gathers() else "flat" if each is None else "flat, few elements a thread")
+        chosen = schedule or rules.choose_pointwise(self._known(flat), self._gathers(), self.chip, each)
         return self._nest([], [flat], None, chosen)
 
     def _gathers(self) -> bool:

@@ -139,6 +139,11 @@ def norm_cases() -> Iterator[Case]:
     native = lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 9, 3, 1e-5)  # noqa: E731
     yield Case("native_group_norm", native, (image, w, b), 1e-5, dynamic=False)
     yield Case("batch_norm", lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), (image, b, c, w, b), 1e-5)
+    short = image.bfloat16()  # with parameters in float32
+    yield Case("batch_norm_mixed", lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), (short, b, c, w, b), 1e-2)
+    yield Case("batch_norm_mixed_plain", lambda x, m, v: F.batch_norm(x, m, v), (short, b, c), 1e-2)
+    yield Case("group_norm_mixed", lambda x, w, b: F.group_norm(x, 3, w, b), (short, w, b), 1e-2)
+    yield Case("fused_rms_norm_mixed", lambda x, w: aten._fused_rms_norm(x, [6], w, 1e-5)[0], (x.bfloat16(), w), 1e-2)
     yield Case("batch_norm_plain", lambda x, m, v: F.batch_norm(x, m, v), (image, b, c), 1e-5)
 
 
