@@ -38,6 +38,8 @@ _EXACT_BY_CHANCE = re.compile(
 """Calls with roundings inside, which the data may hide: the variance of equal numbers is 0 in eager."""
 _LOGARITHMS = re.compile(r"log_softmax|logsumexp|cross_entropy")
 """Calls that subtract what they have rounded: their error is as large as what they read, also where they give zero."""
+_SUMS_IN_PLACE = re.compile(r"^(index_add|scatter_add)_?$")
+"""Calls that eager adds up one by one, on GPUs with a rounding for each."""
 _CONTRACTED = re.compile(r"^_*[ir]?(add|sub|rsub)_*$")
 """Calls whose operand, a product, loses its rounding in a fused multiply-add."""
 
@@ -52,6 +54,7 @@ class Runs:
         self._errors: list[float] = []
         self._roundings: list[float] = []
         self._spacings: list[float] = []
+        self._dtypes: list[torch.dtype] = []
 
     def eager(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """All values as eager computes them."""
@@ -61,6 +64,7 @@ class Runs:
             is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
             is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
             self._roundings.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float else 0.0)
+            self._dtypes.append(found.dtype if is_float else torch.float64)
             self._spacings.append(_HALF_LEAST.get(found.dtype, 0.0) if is_float else 0.0)
             self._errors.append(0.0 if is_view else self._roundings[-1])
             self._results.append(found.detach().clone() if self._errors[-1] else None)
@@ -84,7 +88,10 @@ class Runs:
             return self._program.wide(inputs)
 
     def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-        """All values in float64 with errors drawn from a seed."""
+        """All values in float64 with errors drawn from a seed.
+
+        For every third seed they are numbers of eager's types, so that some are equal that are near each other.
+        """
         random = torch.Generator(inputs[0].device).manual_seed(seed)
         readers: dict[int, list[int]] = {}  # by a result's id: how many calls have read it
 
@@ -119,6 +126,8 @@ class Runs:
                 size, inside = 2.0**-53, 2.0**-24
             if not size:
                 return call(*args, **kwargs)
+            if self._for_gpu and _SUMS_IN_PLACE.search(_name(call)):
+                size *= _additions(*args[:3]) ** 0.5
             if _is_write(call):
                 found = call(*args, **kwargs)
                 return found.copy_(changed(found, size, spacing))
@@ -135,6 +144,8 @@ class Runs:
                 found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
             if self._for_gpu and seed % 2 and found.dtype == torch.float64:
                 found = found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
+            if seed and seed % 3 == 0 and found.dtype == torch.float64:
+                found = found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
                 found.register_hook(lambda gradient: changed(changed(gradient, size, spacing), inside))
             return found
@@ -187,6 +198,11 @@ def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
         return found.contiguous(memory_format=wanted)
 
     return planar
+
+
+def _additions(x: torch.Tensor, dim: int, index: torch.Tensor) -> float:
+    """How many numbers an element of x gets along a dim, in the mean, and its own."""
+    return 1 + index.shape[dim if index.dim() > 1 else 0] / max(x.shape[dim], 1)
 
 
 def _name(call: Callable[..., Any]) -> str:

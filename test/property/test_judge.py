@@ -98,6 +98,28 @@ def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
     check_gradients(program, more_exact, leaves(program))
 
 
+def test_some_runs_have_numbers_of_eagers_types() -> None:
+    """Which of nearly equal numbers are equal, and share the gradient of a maximum, is a matter of their last bits."""
+    program = Program(inputs((2000,), (2000,)), ["(v0.abs() + 1) ** 0.3", "torch.maximum(v2, v1)"], [3])
+    runs = Runs(program)
+    runs.eager(program.make())
+    runs.wide([x.double() for x in program.make()])
+    for seed in range(7):
+        power = runs.noisy([x.double() for x in program.make()], seed)[2]
+        assert torch.equal(power, power.bfloat16().double()) == (seed in (3, 6))
+
+
+def test_sums_on_a_gpu_are_rounded_with_each_number() -> None:
+    given = [Input((4, 64), torch.float16, 1), Input((64,), torch.int64, 2, high=4), Input((64, 64), torch.float16, 3)]
+    program = Program(given, ["torch.index_add(v0, 0, v1, v2)"], [3])
+
+    runs = Runs(program, for_gpu=True)
+    runs.eager(program.make())
+    wide = runs.wide([x.double() if x.is_floating_point() else x for x in program.make()])[3]
+    noisy = runs.noisy([x.double() if x.is_floating_point() else x for x in program.make()], 1)[3]
+    assert 1.5 * 2.0**-11 < ((noisy - wide) / wide).abs().max() < 5 * 2.0**-11
+
+
 class _Norm(torch.autograd.Function):
     """A batch norm whose backward pass reads a reciprocal deviation that is four units in the last place off."""
 
