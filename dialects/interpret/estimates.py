@@ -51,18 +51,19 @@ def estimated(
     operands: floats in float64, in row-major order. dtypes: what they are stored in, and formats: how exact that is;
     None for integers. results: element types.
 
-    Raises UnsupportedError where the op has no kernel for float64, and IndexError for indices out of bounds.
+    Raises UnsupportedError where the op has no kernel for float64 or refuses moved operands, and IndexError for indices
+    out of bounds.
     """
+    units = [f.unit for f in formats if f is not None]
     try:
         exact = wide(operands)[: len(results)]
+        moved = [wide(_moved(operands, formats, draw)) for draw in range(_DRAWS)] if units else []
+        stored = own([x.to(dtype) for x, dtype in zip(operands, dtypes, strict=True)])
     except IndexError:
         raise
     except Exception as error:  # what ops raise that have no kernel for float64 differs
         said = str(error).partition("\n")[0] or type(error).__name__
-        raise UnsupportedError("kiln.aten", "", f"the call in float64: {said}") from error
-    stored = own([x.to(dtype) for x, dtype in zip(operands, dtypes, strict=True)])
-    units = [f.unit for f in formats if f is not None]
-    moved = [wide(_moved(operands, formats, draw)) for draw in range(_DRAWS)] if units else []
+        raise UnsupportedError("kiln.aten", "", f"the call again, in float64: {said}") from error
     terms = max((x.numel() for x in operands), default=1)
     found: list[tuple[Tensor, Tensor | None]] = []
     for k, (x, element) in enumerate(zip(exact, results, strict=True)):
