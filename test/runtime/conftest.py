@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Hand-made kernels and plans for tests of the runtime."""
+"""Hand-made kernels and plans, and a look at checkers, for tests of the runtime."""
 
 import pytest
 from torch_mlir import ir
@@ -9,6 +9,7 @@ from torch_mlir import ir
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.host.launcher import launcher_object
+from kiln.runtime.checked.checker import LaunchChecker
 from kiln.runtime.plan import Buffer, Kernel, Launch, Plan, Pointer
 
 # out[i] = x[i] + y[i] for i < n, split over the threads; each thread notes its number in its scratch and reads it back.
@@ -74,3 +75,17 @@ def chain_plan(add_kernel):
         )
 
     return make
+
+
+@pytest.fixture
+def checkers(monkeypatch: pytest.MonkeyPatch) -> list[LaunchChecker]:
+    """What checks graphs, of those that are made while the test runs."""
+    found: list[LaunchChecker] = []
+    made = LaunchChecker.__post_init__
+
+    def record(checker: LaunchChecker) -> None:
+        made(checker)
+        found.append(checker)
+
+    monkeypatch.setattr(LaunchChecker, "__post_init__", record)
+    return found

@@ -40,20 +40,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def checkers(monkeypatch: pytest.MonkeyPatch) -> list[LaunchChecker]:
-    """What is made while the test runs."""
-    found: list[LaunchChecker] = []
-    made = LaunchChecker.__post_init__
-
-    def record(checker: LaunchChecker) -> None:
-        made(checker)
-        found.append(checker)
-
-    monkeypatch.setattr(LaunchChecker, "__post_init__", record)
-    return found
-
-
 def compiled(model: Any, target: str = "cpu", check: bool | str = True, **options: Any) -> Callable[..., Any]:
     dynamic = options.pop("dynamic", None)
     chosen = {"check": check, "fallback": False, "cache": False, **({} if target == "cpu" else {"target": target})}

@@ -29,20 +29,6 @@ def fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def checkers(monkeypatch: pytest.MonkeyPatch) -> list[LaunchChecker]:
-    """What is made while the test runs."""
-    found: list[LaunchChecker] = []
-    made = LaunchChecker.__post_init__
-
-    def record(checker: LaunchChecker) -> None:
-        made(checker)
-        found.append(checker)
-
-    monkeypatch.setattr(LaunchChecker, "__post_init__", record)
-    return found
-
-
 def compiled(model: Any, target: str = "cpu", **options: Any) -> Callable[..., Any]:
     chosen = {"check": True, "fallback": False, "cache": False, **({} if target == "cpu" else {"target": target})}
     return torch.compile(model, backend=kiln.backend, options={**chosen, **options})

@@ -20,19 +20,6 @@ def compiled(function: Callable[..., Any], check: bool | str = True) -> Callable
     return torch.compile(function, backend=kiln.backend, options={"fallback": False, "check": check, "cache": False})
 
 
-@pytest.fixture
-def checkers(monkeypatch: pytest.MonkeyPatch) -> list[LaunchChecker]:
-    found: list[LaunchChecker] = []
-    made = LaunchChecker.__post_init__
-
-    def record(checker: LaunchChecker) -> None:
-        made(checker)
-        found.append(checker)
-
-    monkeypatch.setattr(LaunchChecker, "__post_init__", record)
-    return found
-
-
 def test_kernels_and_products_of_a_library(gpu, checkers):
     def run(x, w, b):
         return F.layer_norm(F.gelu(F.linear(x, w, b)), (520,)).sum(0)
