@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument, map_aggregate
 
-from kiln.frontend.graph_ops import call, cast_to, value_of
+from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
 from kiln.lowering import paths
 
 __all__ = ["find_windows", "sum_windows"]
@@ -179,7 +179,7 @@ def _along(x: Node, dim: int, w: _Windows) -> Node:
 
     inner = call(graph, aten.slice.Tensor, x, dim, w.first, w.last)
     inner = padded(inner, w.first - w.shift, w.shift + w.step * w.size - w.last)
-    shape: list[Argument] = list(value_of(inner).shape)
+    shape: list[Argument] = [size_of(graph, inner, d) for d in range(rank)]  # those in front may be symbols
     inner = call(graph, aten.view.default, inner, [*shape[:dim], w.size, w.step, *shape[dim + 1 :]])
     found = call(graph, aten.sum.dim_IntList, inner, [dim + 1])
     for pixel, element in w.edges:

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from kiln.frontend.graph_ops import call, cast_to, value_of
+from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
 from kiln.lowering import paths
 
 __all__ = ["OFFSETS", "gather_gradients"]
@@ -135,7 +135,7 @@ class _Windows:
             at = rank - self.count + dim
             x = self._slice(x, at, start, last - first + 1)
             if step > 1:
-                shape: list[Argument] = list(value_of(x).shape)
+                shape = [size_of(self.graph, x, d) for d in range(rank)]
                 repeated = self._op(aten.unsqueeze.default, x, at + 1)
                 repeated = self._op(aten.expand.default, repeated, [*shape[: at + 1], step, *shape[at + 1 :]])
                 whole: list[Argument] = [*shape[:at], (last - first + 1) * step, *shape[at + 1 :]]

@@ -57,6 +57,21 @@ def test_channels_last(shape: tuple[int, ...], options: dict[str, Any], dtype: t
     assert paths.taken().get(WINDOWS)
 
 
+@pytest.mark.parametrize("memory", [torch.contiguous_format, CHANNELS_LAST])
+@pytest.mark.parametrize("options", [{"scale_factor": 4}, {"scale_factor": 2, "mode": "bilinear"}])
+def test_any_number_of_images(options: dict[str, Any], memory: torch.memory_format) -> None:
+    torch._dynamo.reset()
+    paths.reset()
+    run = torch.compile(enlarged, backend=kiln.backend, fullgraph=True, options={"fallback": False, "cache": False})
+    for images in (2, 5):
+        x = torch.randn(images, 3, 6, 7).contiguous(memory_format=memory).requires_grad_()
+        torch._dynamo.mark_dynamic(x, 0)
+        (found,) = torch.autograd.grad(run(x, **options).sum(), x)
+        (expected,) = torch.autograd.grad(enlarged(x, **options).sum(), x)
+        torch.testing.assert_close(found, expected)
+    assert paths.taken().get(WINDOWS)
+
+
 @pytest.mark.parametrize(
     ("options", "dynamic"),
     [

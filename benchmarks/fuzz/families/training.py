@@ -43,6 +43,22 @@ def block(g: Grower) -> None:
     )))  # fmt: skip
 
 
+def resample(g: Grower) -> None:
+    """Means over windows, few and many of which cover an element, and larger images, at positions of all kinds."""
+    g.is_for_training = True
+    dtype, channels, size = g.one_of(_DTYPES), g.one_of((1, 3, 8, 17)), g.one_of((7, 14, 23, 32))
+    x = g.input((g.one_of((1, 2)), channels, size, size + g.number(0, 1)), dtype,
+                layout=g.one_of(("plain", "channels_last")))  # fmt: skip
+    text, modes = f"torch.sin({x.name})", ("nearest", "bilinear", "bicubic")
+    windows, sizes = g.one_of(("3, 1, 1", "3, 2, 1", "2", "7, 1, 3", "6, 1")), g.one_of(("(40, 48)", "(33, 35)"))
+    g.add(g.one_of((
+        f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",
+        f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",
+        f"F.interpolate({text}, scale_factor={g.one_of((2, 4))}, mode={g.one_of(modes)!r})",
+        f"F.interpolate({text}, size={sizes}, mode={g.one_of(modes[1:])!r})",
+    )))  # fmt: skip
+
+
 _SMOOTH = (
     ("lambda a, b: a * b", 1),
     ("lambda a, b: torch.logaddexp(a, b)", 1),
@@ -162,4 +178,4 @@ def views(g: Grower) -> None:
         g.add(g.one_of(("{}[1:3]", "{}[2]", "{}[:, 1:]", "{}.t()")).format(made.name))
 
 
-FAMILIES = (block, block, recurrence, norm, loss, maxima, thin, deep, views)
+FAMILIES = (block, block, resample, recurrence, norm, loss, maxima, thin, deep, views)
