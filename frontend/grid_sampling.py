@@ -46,7 +46,7 @@ def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
     at = [image.pixels(grid[..., 1 - d].to(image.wide).unsqueeze(1), d) for d in range(2)]
     if mode == _NEAREST:
         _TAKEN("nearest")
-        # Of two pixels the even one. A position is moved inside first, as a half is rounded there.
+        # Halfway between two pixels the even one.
         return image.gathered([image.inside(p, d).round() for d, p in enumerate(at)]).to(x.dtype)
     _TAKEN("cubic")
     return image.cubic(at).to(x.dtype)

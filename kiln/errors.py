@@ -165,13 +165,9 @@ class CheckError(KilnError):
     ) -> None:
         self.kernel, self.graph, self.folder = kernel, graph, folder
         self.differences, self.ops, self.lines = list(differences), list(ops), list(lines)
+        said = f"kernel {kernel} of the {graph} graph computes something else than its IR says"
         if kernel.startswith("aten."):
-            said = (
-                f"the call of {kernel} in the {graph} graph gives something else than it does in float64, on operands"
-            )
-            said += " in row-major order"
-        else:
-            said = f"kernel {kernel} of the {graph} graph computes something else than its IR says"
+            said = f"the call of {kernel} in the {graph} graph is off: it differs in float64, on row-major operands"
         text = [said, *self.differences]
         if self.ops:
             text.append(f"ops: {', '.join(self.ops)}")

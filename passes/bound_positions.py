@@ -8,29 +8,30 @@ from typing import Any
 
 import numpy as np
 from torch_mlir import ir
+from torch_mlir.dialects import arith
 from typing_extensions import override
 
 from kiln.dialects.walk import defining_op
-from kiln.lowering.tile.bounds import CHECKED
+from kiln.lowering.tile.bounds import CHECKED, without_casts
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.element_ranges import ElementRanges
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["BoundPositions"]
 
-_CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 _I32 = 2**31
 
 
 @register_pass
 @dataclass
 class BoundPositions(Pass):
-    """Drop what keeps positions in bounds where they cannot be out of them, and keep tables of positions in 32 bits.
+    """Keep positions that cannot be out of bounds there by one instruction, and tables of positions in 32 bits.
 
     ATen's indexing counts negative positions from the end, and a kernel clamps each position, so that it never reads
-    outside of a tensor. Where loops, constants and arithmetic say that a position is in bounds (interpolation, rolls,
-    shuffles), that is some ten instructions for each element that is gathered. Ranges are exact for integers and
-    widened for floats; a position that comes from a tensor of the caller's keeps all of it.
+    outside of a tensor: some ten instructions for each element that is gathered. Where loops, constants and arithmetic
+    say that a position is in bounds (interpolation, rolls, shuffles), a minimum of unsigned 32-bit numbers stands for
+    all of it; what is proved of kernels rests on that, and not on the ranges. Ranges are exact for integers and widened
+    for floats; a position that comes from a tensor of the caller's stays as it is.
 
     Before::
 
@@ -66,8 +67,11 @@ class BoundPositions(Pass):
               outs(%0 : tensor<4xf32>) {
           ^bb0(%in: i32, %out: f32):
             %2 = arith.extsi %in : i32 to i64
-            %3 = arith.index_cast %2 : i64 to index
-            %extracted = tensor.extract %arg0[%3] : tensor<8xf32>
+            %3 = arith.trunci %2 : i64 to i32
+            %c7_i32 = arith.constant 7 : i32
+            %4 = arith.minui %3, %c7_i32 : i32
+            %5 = arith.index_cast %4 : i32 to index
+            %extracted = tensor.extract %arg0[%5] : tensor<8xf32>
             linalg.yield %extracted : f32
           } -> tensor<4xf32>
           return %1 : tensor<4xf32>
@@ -79,41 +83,43 @@ class BoundPositions(Pass):
     @override
     def run(self, module: ir.Module) -> None:
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
-            if not function.regions[0].blocks:
-                continue
-            ranges = ElementRanges()
-            tables: dict[ir.Value, None] = {}
-            generics = [o.operation for o in function.regions[0].blocks[0] if o.operation.name == "linalg.generic"]
-            gathers = [
-                op for op in generics if any(o.operation.name == "tensor.extract" for o in op.regions[0].blocks[0])
-            ]
-            for op in gathers:
-                for inner in [o.operation for o in op.regions[0].blocks[0] if o.operation.name == "tensor.extract"]:
-                    for number in range(1, len(inner.operands)):
-                        self._bound(inner, number, ranges)
-                        tables.update(dict.fromkeys(_tables(op, inner.operands[number])))
-            # Ranges know values by where they are: nothing goes before all are found.
-            for op in gathers:
-                _erase_unread(op.regions[0].blocks[0])
-            for table in tables:
-                self._narrow(table)
+            if function.regions[0].blocks:
+                self._run_on(function.regions[0].blocks[0])
 
-    def _bound(self, user: ir.Operation, number: int, ranges: ElementRanges) -> None:
-        """Simplifies what computes an operand, from its use backwards."""
-        value = user.operands[number]
-        op = defining_op(value)
-        if op is None:
-            return
-        if op.name in _CASTS:
-            return self._bound(op, 0, ranges)
-        kept = _kept(op, ranges)
-        if kept is not None and may_rewrite(op):
-            user.operands[number] = kept
-            self.count("dropped")
-            return self._bound(user, number, ranges)
-        # A check compares with what the clamp was given: it needs both halves.
-        if op.name == "arith.maxsi" or (op.name == "arith.minsi" and CHECKED not in op.attributes):
-            self._bound(op, 0, ranges)
+    def _run_on(self, block: ir.Block) -> None:
+        ranges, tables, bodies = ElementRanges(), dict[ir.Value, None](), list[ir.Block]()
+        for op in [o.operation for o in block if o.operation.name == "linalg.generic"]:
+            body = op.regions[0].blocks[0]
+            gathers = [o.operation for o in body if o.operation.name == "tensor.extract"]
+            sources = [self._bound(g, number, ranges) for g in gathers for number in range(1, len(g.operands))]
+            tables.update(dict.fromkeys(t for s in sources if s is not None for t in _tables(op, s)))
+            bodies += [body] if gathers else []
+        # Ranges know values by where they are: nothing goes before all are found.
+        for body in bodies:
+            _erase_unread(body)
+        for table in tables:
+            self._narrow(table)
+
+    def _bound(self, gather: ir.Operation, number: int, ranges: ElementRanges) -> ir.Value | None:
+        """Replaces a position by what it is clamped from, with one unsigned minimum, and returns that source; None
+        where the position stays.
+        """
+        type_ = ir.RankedTensorType(gather.operands[0].type)
+        if type_.is_dynamic_dim(number - 1) or not 0 < type_.shape[number - 1] <= _I32:
+            return None
+        last = type_.shape[number - 1] - 1
+        source, dropped = _unclamped(gather.operands[number], last, ranges)
+        found = ranges.of(source)
+        if not dropped or found is None or found[0] < 0 or found[1] >= _I32 or not may_rewrite(gather):
+            return None
+        self.count("dropped")
+        if isinstance(source.type, ir.IndexType) and found[1] <= last:
+            gather.operands[number] = source  # the index of a loop, whose extent is known behind this pass, too
+            return source
+        with gather.location, ir.InsertionPoint(gather):
+            least = arith.minui(_as_i32(source), arith.constant(ir.IntegerType.get_signless(32), last))
+            gather.operands[number] = arith.index_cast(ir.IndexType.get(), least)
+        return source
 
     def _narrow(self, table: ir.Value) -> None:
         """Makes a table of 64 bits one of 32, where only bodies of generics read it."""
@@ -145,37 +151,58 @@ class BoundPositions(Pass):
         self.count("narrowed")
 
 
-def _kept(op: ir.Operation, ranges: ElementRanges) -> ir.Value | None:
-    """The operand that an op always returns."""
-    if op.name in ("arith.maxsi", "arith.minsi"):
-        a, b = (ranges.of(v) for v in op.operands)
-        if a is None or b is None:
-            return None
-        first, second = (a, b) if op.name == "arith.maxsi" else (b, a)
-        if first[0] >= second[1]:
-            return op.operands[0]
-        return op.operands[1] if second[0] >= first[1] else None
-    holds = ranges.decided(op.operands[0]) if op.name == "arith.select" else None
-    return None if holds is None else op.operands[1 if holds else 2]
+def _as_i32(x: ir.Value) -> ir.Value:
+    """An integer whose value has 32 bits, in these."""
+    i32 = ir.IntegerType.get_signless(32)
+    if isinstance(x.type, ir.IndexType):
+        return arith.index_cast(i32, x)
+    width = ir.IntegerType(x.type).width
+    return x if width == 32 else (arith.trunci if width > 32 else arith.extsi)(i32, x)
+
+
+def _unclamped(position: ir.Value, last: int, ranges: ElementRanges) -> tuple[ir.Value, int]:
+    """What a position is cast and clamped from, by ops that change nothing or that a minimum of unsigned numbers with
+    `last` does as well, and how many of these there are.
+    """
+    dropped = 0
+    while True:
+        position = without_casts(position)
+        op = defining_op(position)
+        kept = None if op is None else _kept(op, last, ranges)
+        if kept is None:
+            return position, dropped
+        position, dropped = kept, dropped + 1
+
+
+def _kept(op: ir.Operation, last: int, ranges: ElementRanges) -> ir.Value | None:
+    """The operand that an op always returns, or that it returns up to `last`."""
+    if op.name == "arith.select":
+        holds = ranges.decided(op.operands[0])
+        return None if holds is None else op.operands[1 if holds else 2]
+    if op.name not in ("arith.maxsi", "arith.minsi"):
+        return None
+    x, bound = op.operands
+    a, b = ranges.of(x), ranges.of(bound)
+    if a is None or b is None:
+        return None
+    if op.name == "arith.maxsi":
+        return x if a[0] >= b[1] else None
+    # The minimum that stays does for one of the last position; a check must see what is beyond.
+    does_as_well = b == (last, last) and a[0] >= 0 and CHECKED not in op.attributes
+    return x if a[1] <= b[0] or does_as_well else None
 
 
 def _tables(generic: ir.Operation, position: ir.Value) -> list[ir.Value]:
-    """The constant tensor of 64-bit numbers, all of which have 32 bits, that a position is an element of."""
-    op = defining_op(position)
-    while op is not None and op.name in _CASTS:
-        position = op.operands[0]
-        op = defining_op(position)
-    if op is not None or not isinstance(position.type, ir.IntegerType) or position.type.width != 64:
+    """The constant tensor of 64-bit numbers that a position, which has 32 bits, is an element of."""
+    is_wide = isinstance(position.type, ir.IntegerType) and position.type.width == 64
+    if defining_op(position) is not None or not is_wide:
         return []
     table = generic.operands[ir.BlockArgument(position).arg_number]
     made = defining_op(table)
     if made is None or made.name != "arith.constant":
         return []
     attribute = made.attributes["value"]
-    if not isinstance(attribute, ir.DenseIntElementsAttr) or attribute.is_splat:
-        return []
-    numbers = np.array(attribute)
-    return [table] if numbers.size and numbers.min() >= -_I32 and numbers.max() < _I32 else []
+    return [table] if isinstance(attribute, ir.DenseIntElementsAttr) and not attribute.is_splat else []
 
 
 def _erase_unread(block: ir.Block) -> None:

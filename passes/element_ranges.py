@@ -24,7 +24,7 @@ Range = tuple[float, float]
 """The least and the largest number; integers are exact."""
 
 _MOST_OPS = 64
-"""Ops from a value back to where its range is known or given up."""
+"""Ops from a value back to where its range is known or given up. It bounds the search, and was not measured."""
 _SLT, _SGT, _SGE = 2, 4, 5
 """Predicates of `arith.cmpi`; sle lies between."""
 

@@ -18,7 +18,7 @@ too, which is zero for all that does not depend on such a comparison or on the r
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ import torch
 from torch_mlir import ir
 from typing_extensions import override
 
-from kiln.dialects.interpret.error_rules import Format, added, format_of, propagated
+from kiln.dialects.interpret.error_rules import TF32_UNIT, Format, added, format_of, propagated
 from kiln.dialects.interpret.error_terms import alike, doubtful, is_repeated, plus, root_of_squares, zeros
 from kiln.dialects.interpret.estimates import Call, estimated, row_major
 from kiln.dialects.interpret.numbers import Numbers, element_type
@@ -40,7 +40,6 @@ __all__ = ["CONFIDENCE", "Bounded", "BoundedNumbers"]
 CONFIDENCE = 4.0
 """Standard deviations, or more: a rounding is at most sqrt(3) of them."""
 
-_TF32_UNIT = 2.0**-11
 Tensor = torch.Tensor
 
 
@@ -119,13 +118,16 @@ class BoundedNumbers(Numbers):
         self, wide: Call, own: Call, operands: Sequence[Bounded], given: Sequence[ir.Type], results: Sequence[ir.Type]
     ) -> list[Any]:
         tensors, dtypes = [row_major(v.value) for v in operands], [dtype_of(element) for element in given]
-        formats = [self._stored_as(element) if is_float(element) else None for element in given]
+        formats = [format_of(element, tf32=self.tf32) if is_float(element) else None for element in given]
         return [Bounded(x, limit) for x, limit in estimated(wide, own, tensors, dtypes, formats, results)]
 
-    def _stored_as(self, element: ir.Type) -> Format:
-        """The format that a library reads an operand's elements in."""
-        form = format_of(element)
-        return replace(form, unit=_TF32_UNIT) if self.tf32 and str(element) == "f32" else form
+    @override
+    def read_at(self, value: Bounded, indices: Sequence[Bounded]) -> Bounded:
+        doubt = plus(*(i.error for i in indices))
+        if doubt is None:
+            return value
+        error = zeros(value.value) if value.error is None else value.error
+        return Bounded(value.value, torch.where(doubt > 0, float("inf"), error), value.noise)
 
     # ---------------------------------------------------------------------------------------------------- arithmetic
 
@@ -308,7 +310,7 @@ class BoundedNumbers(Numbers):
         )
         variance = (form.unit * sqrt(max(terms, 1)) * magnitude) ** 2
         if self.tf32 and str(element) == "f32":
-            variance = variance + 2 * _TF32_UNIT**2 * function(squares[0], squares[1])
+            variance = variance + 2 * TF32_UNIT**2 * function(squares[0], squares[1])
         if a.noise is not None:
             variance = variance + function(a.noise * a.noise, squares[1])
         if b.noise is not None:

@@ -7,7 +7,7 @@ First order and elementwise: `propagated` bounds how far a result moves when the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -15,7 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS
 
-__all__ = ["Format", "added", "format_of", "propagated"]
+__all__ = ["TF32_UNIT", "Format", "added", "format_of", "propagated"]
 
 Tensor = torch.Tensor
 
@@ -33,6 +33,8 @@ class Format:
     is_short: bool = False
 
 
+TF32_UNIT = 2.0**-11
+"""Of operands of products that a library rounds to TF32."""
 _FORMATS = {
     # Hardware may take numbers below the least normal one for zero.
     "f64": Format(2.0**-53, 2.0**-1022, torch.finfo(torch.float64).max),
@@ -44,9 +46,13 @@ _FORMATS = {
 }
 
 
-def format_of(element: ir.Type) -> Format:
-    """The format of a float's element type; of types that are not listed the coarsest."""
-    return _FORMATS.get(str(element), _FORMATS["f8E5M2"])
+def format_of(element: ir.Type, *, tf32: bool = False) -> Format:
+    """The format of a float's element type; of types that are not listed the coarsest.
+
+    tf32: f32 as an operand of products that a library rounds to TF32.
+    """
+    found = _FORMATS.get(str(element), _FORMATS["f8E5M2"])
+    return replace(found, unit=TF32_UNIT) if tf32 and str(element) == "f32" else found
 
 
 _EXACT = {

@@ -181,13 +181,13 @@ class Generic:
             return [self._extract(self.interpreter.value(op.operands[0]), operands, len(box.extents))]
         return self.numbers.scalar(op, operands)
 
-    def _extract(self, table: Any, indices: list[torch.Tensor], rank: int) -> Any:
+    def _extract(self, table: Any, indices: list[Any], rank: int) -> Any:
         if not indices:
             return self.numbers.move(lambda x: x.view((1,) * rank), table)
         on_device = [self.numbers.lower(i).to(self.interpreter.device) for i in indices]
         if all(i.numel() for i in on_device):
             check_bounds(on_device, self.interpreter.shape(table))
-        return self.numbers.move(lambda x: x[tuple(on_device)], table)
+        return self.numbers.read_at(self.numbers.move(lambda x: x[tuple(on_device)], table), indices)
 
     # ---------------------------------------------------------------------------------------------------- reductions
 

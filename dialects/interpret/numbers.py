@@ -119,6 +119,10 @@ class Numbers:
             return function(value, dim).to(value.dtype)
         return function(value.to(self.precision.arithmetic(element)), dim).to(value.dtype)
 
+    def read_at(self, value: Value, indices: Sequence[Value]) -> Value:
+        """What was read at indices that are values, too."""
+        return value
+
     def dependent(self, value: Value) -> Value:
         """A value whose elements may have been rounded alike, for what adds up their errors step by step."""
         return value

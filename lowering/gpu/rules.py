@@ -40,6 +40,8 @@ class LoopRules:
     gather_span: int
     window_loads: int
     many_loads: int
+    window_elements: tuple[int, ...]
+    gather_elements: tuple[int, ...]
     spread_warps: int
     warp_elements: int
     transposed_side: int

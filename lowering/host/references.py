@@ -20,7 +20,7 @@ from kiln.dialects.walk import defining_op
 
 __all__ = ["argument_marks", "arranged", "is_checked_call", "is_checked_name", "reference_text"]
 
-_NOT_UNIQUE = re.compile(r"svd|eig|qr|lstsq|_lu|lu_|ldl|lobpcg|ormqr")
+_NOT_UNIQUE = re.compile(r"svd|linalg_(eig|qr|lu|ldl|lstsq)|geqrf|ormqr|lobpcg|_lu_with_info|lu_unpack")
 """Decompositions: signs, bases and orders of their results are a library's choice."""
 _OF_ONE_TYPE = re.compile(
     r"empty|resize|view\.dtype|nextafter|frexp|nan_to_num|_rnn|_lstm|_gru|quantize|_weight_int|_ctc"

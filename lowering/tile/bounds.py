@@ -8,11 +8,14 @@ where it changes an index in use is the target's.
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import FusionBody
 
-__all__ = ["CHECKED", "checked_ops", "unclamped"]
+__all__ = ["CHECKED", "checked_ops", "unclamped", "without_casts"]
 
 CHECKED = "kiln.checked"
+_CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
+"""Ops that hand an index on in another type."""
 
 
 def checked_ops(body: FusionBody) -> list[str]:
@@ -35,3 +38,12 @@ def unclamped(op: ir.Operation) -> ir.Value | None:
         if isinstance(owner, ir.Operation | ir.OpView) and owner.operation.name == "arith.maxsi":
             return owner.operation.operands[0]
     return None
+
+
+def without_casts(index: ir.Value) -> ir.Value:
+    """What an index is cast from."""
+    op = defining_op(index)
+    while op is not None and op.name in _CASTS:
+        index = op.operands[0]
+        op = defining_op(index)
+    return index

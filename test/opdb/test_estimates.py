@@ -114,3 +114,21 @@ def test_calls_are_within_their_bounds(name: str, request: pytest.FixtureRequest
             if results:
                 torch.autograd.grad(results, inputs, [torch.randn_like(x) for x in results], allow_unused=True)
     assert not looking.wrong
+    if not looking.compared:
+        pytest.skip("it makes no call that checked execution compares")
+
+
+def test_a_wrong_call_is_found() -> None:
+    x = torch.randn(5, 40)
+
+    class Wrong(TorchDispatchMode):
+        """Sums of `x` itself are off, and right on copies of it."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found = func(*args, **(kwargs or {}))
+            return found * 1.01 if func is torch.ops.aten.sum.dim_IntList and args[0] is x else found
+
+    looking = Comparing()
+    with Wrong(), looking:
+        torch.ops.aten.sum.dim_IntList(x, [1])
+    assert looking.compared == 1 and len(looking.wrong) == 1

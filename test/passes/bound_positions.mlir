@@ -3,14 +3,16 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="bound-positions" | filecheck %s
 
-// A table of constants inside of the tensor: no wrap, no clamp, and 32 bits.
+// A table of constants inside of the tensor: one minimum in place of a wrap and a clamp, and 32 bits.
 
 // CHECK-LABEL: func.func @table
 // CHECK: arith.constant dense<[6, 4, 2, 0]> : tensor<4xi32>
 // CHECK: linalg.generic
 // CHECK-NEXT: ^bb0(%[[I:.*]]: i32, %{{.*}}: f32):
 // CHECK-NEXT: %[[W:.*]] = arith.extsi %[[I]] : i32 to i64
-// CHECK-NEXT: %[[P:.*]] = arith.index_cast %[[W]] : i64 to index
+// CHECK-NEXT: %[[N:.*]] = arith.trunci %[[W]] : i64 to i32
+// CHECK: %[[M:.*]] = arith.minui %[[N]], %{{.*}} : i32
+// CHECK-NEXT: %[[P:.*]] = arith.index_cast %[[M]] : i32 to index
 // CHECK-NEXT: tensor.extract %{{.*}}[%[[P]]]
 func.func @table(%x: tensor<8xf32>) -> tensor<4xf32> {
   %table = arith.constant dense<[6, 4, 2, 0]> : tensor<4xi64>
@@ -87,15 +89,17 @@ func.func @given(%x: tensor<8xf32>, %positions: tensor<4xi64>) -> tensor<4xf32> 
 // -----
 
 // An interpolation's positions, computed from the loop in floats: 4 pixels from 3, at (i + 0.5) * 0.75 - 0.5, not below 0.
-// The pixel before is in bounds; the one after is not, in the last place, and keeps its upper bound.
+// The pixel before is in bounds; the one after is not, in the last place: the minimum is its upper bound, too.
 
 // CHECK-LABEL: func.func @interpolated
 // CHECK: %[[F:.*]] = arith.fptosi
-// CHECK-NEXT: %[[P:.*]] = arith.index_cast %[[F]] : i64 to index
-// CHECK-NEXT: tensor.extract %{{.*}}[%[[P]]]
+// CHECK-NEXT: %[[T:.*]] = arith.trunci %[[F]] : i64 to i32
+// CHECK: arith.minui %[[T]], %{{.*}} : i32
 // CHECK: %[[N:.*]] = arith.addi %[[F]]
-// CHECK-NEXT: arith.minsi %[[N]]
+// CHECK-NEXT: %[[U:.*]] = arith.trunci %[[N]] : i64 to i32
+// CHECK: arith.minui %[[U]], %{{.*}} : i32
 // CHECK-NOT: arith.maxsi
+// CHECK-NOT: arith.minsi
 // CHECK: return
 func.func @interpolated(%x: tensor<3xf32>) -> tensor<4xf32> {
   %e = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xf32>

@@ -19,12 +19,12 @@ from kiln.dialects.walk import defining_op
 from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.tile.access import Access, Accesses, element_bytes
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.bounds import without_casts
 
 __all__ = ["thread_elements"]
 
 _VECTOR = 16
 """Bytes that a thread loads at once."""
-_CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,12 @@ def thread_elements(
     windows = _windows(accesses, innermost)
     if windows:
         span, count = max(w.step * w.bytes for w in windows), max(w.count for w in windows)
-        least = 2 if count >= rules.many_loads else 4
-        return max(least, min(8, _power(rules.window_span / span)))
+        fewest, few, most = rules.window_elements
+        least = fewest if count >= rules.many_loads else few
+        return max(least, min(most, _power(rules.window_span / span)))
     spans = _gathered(body, layouts, accesses, innermost)
-    return max(4, min(16, _power(rules.gather_span / max(spans)))) if spans else None
+    few, most = rules.gather_elements
+    return max(few, min(most, _power(rules.gather_span / max(spans)))) if spans else None
 
 
 def _power(n: float) -> int:
@@ -102,13 +104,13 @@ def _gathered(body: FusionBody, layouts: Sequence[ir.AffineMap], accesses: Acces
         type_ = ir.RankedTensorType(op.operands[0].type)
         if not near or type_.is_dynamic_dim(near[0]) or _is_loop(op.operands[1 + near[0]]):
             return []
-        spans.append(element_bytes(type_) * type_.shape[near[0]] / accesses.loops.count(innermost))
+        # Of nothing there is nothing to load; its kernel is planned all the same.
+        size, count = max(1, type_.shape[near[0]]), max(1, accesses.loops.count(innermost))
+        spans.append(element_bytes(type_) * size / count)
     return spans
 
 
 def _is_loop(position: ir.Value) -> bool:
     """Whether a position is the index of a loop."""
-    op = defining_op(position)
-    while op is not None and op.name in _CASTS:
-        op = defining_op(op.operands[0])
+    op = defining_op(without_casts(position))
     return op is not None and op.name == "linalg.index"

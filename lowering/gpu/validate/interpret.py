@@ -96,6 +96,12 @@ class Interpreter:
         """What memory holds: any integer of its type can be there."""
         return self.unknown(type_, "loaded")
 
+    def below(self, most: Poly) -> Value:
+        """Of an unsigned minimum with a number: any integer from 0 to that, which an unsigned one is."""
+        self.unknowns += 1
+        assert most.known is not None and most.known >= 0
+        return Poly.of(Atom("loaded", (self.unknowns,), (0, most.known)))
+
     def facts(self) -> Facts:
         """What holds on the current path."""
         key = self.here

@@ -138,12 +138,12 @@ def _replace(poly: Poly, atom: Atom, value: Poly) -> Poly:
 @rule("arith.minsi", "arith.maxsi", "arith.minui", "arith.maxui")
 def _extreme(run: Interpreter, op: ir.Operation, given: Given) -> Found:
     x, y = given
-    if not isinstance(x, Poly) or not isinstance(y, Poly):
-        return None
-    x, y = _exact(run, op, x, y)
     name = name_of(op)
+    if not isinstance(y, Poly) or not isinstance(x, Poly):
+        return [run.below(y)] if name == "arith.minui" and isinstance(y, Poly) and y.known is not None else None
+    x, y = _exact(run, op, x, y)
     if name.endswith("ui") and min(run.facts().lower(x, 0), run.facts().lower(y, 0)) < 0:
-        return None
+        return [run.below(y)] if name == "arith.minui" and y.known is not None else None
     return [x.least(y) if "min" in name else x.largest(y)]
 
 
