@@ -6,7 +6,8 @@
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
 Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. So have
-those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. On GPUs a
+those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. Those that a call
+reads several times, as an embedding its rows, or that equal elements share have the error of sums. On GPUs a
 convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
 """
 
@@ -40,6 +41,10 @@ _LOGARITHMS = re.compile(r"log_softmax|logsumexp|cross_entropy")
 """Calls that subtract what they have rounded: their error is as large as what they read, also where they give zero."""
 _SUMS_IN_PLACE = re.compile(r"^(index_add|scatter_add)_?$")
 """Calls that eager adds up one by one, on GPUs with a rounding for each."""
+_REPEATED = re.compile(r"^(embedding|index_select|gather|take(_along_dim)?|repeat(_interleave)?|expand(_as)?|tile)$")
+"""Calls that give an element several times: its gradient is a sum, however exact they are."""
+_SHARED = re.compile(r"^(amin|amax)$")
+"""Calls whose gradient equal elements share: a quotient."""
 _CONTRACTED = re.compile(r"^_*[ir]?(add|sub|rsub)_*$")
 """Calls whose operand, a product, loses its rounding in a fused multiply-add."""
 
@@ -125,7 +130,10 @@ class Runs:
             if not size and _CONTRACTED.search(_name(call)):
                 size, inside = 2.0**-53, 2.0**-24
             if not size:
-                return call(*args, **kwargs)
+                found = call(*args, **kwargs)
+                if _rounds_gradients(call, args) and isinstance(found, torch.Tensor) and found.requires_grad:
+                    found.register_hook(lambda gradient: changed(gradient, inside))
+                return found
             if self._for_gpu and _SUMS_IN_PLACE.search(_name(call)):
                 size *= _additions(*args[:3]) ** 0.5
             if _is_write(call):
@@ -203,6 +211,14 @@ def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
 def _additions(x: torch.Tensor, dim: int, index: torch.Tensor) -> float:
     """How many numbers an element of x gets along a dim, in the mean, and its own."""
     return 1 + index.shape[dim if index.dim() > 1 else 0] / max(x.shape[dim], 1)
+
+
+def _rounds_gradients(call: Callable[..., Any], args: Any) -> bool:
+    """Whether an exact call computes its gradient with roundings: it may give an element of an operand several times,
+    or share what comes back.
+    """
+    is_indexed = _name(call) == "__getitem__" and any(isinstance(x, torch.Tensor) for x in tree_leaves(args[1:]))
+    return is_indexed or any(names.search(_name(call)) for names in (_REPEATED, _SHARED))
 
 
 def _name(call: Callable[..., Any]) -> str:

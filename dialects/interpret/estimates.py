@@ -71,7 +71,8 @@ def estimated(
         if is_float(element) and x.dtype == torch.float64:
             limit = _bound(x, others, max(units, default=0.0), terms, format_of(element))
             apart = (stored[k].double() - x).abs().nan_to_num(float("inf"), posinf=float("inf"))
-            found.append((x, limit + torch.where(apart > limit, apart, 0.0)))
+            # A kernel that is less exact adds up in another order the next time, on a GPU.
+            found.append((x, limit + torch.where(apart > limit, apart, 0.0) + MARGIN * _level(apart)))
         elif others:
             # Positions among nearly equal numbers, and the like.
             differs = torch.stack([other != x for other in [*others, stored[k].to(x.dtype)]]).any(0)

@@ -20,6 +20,8 @@ from torch_mlir import ir
 import kiln  # noqa: F401 - makes the package known in a checkout that is not installed
 from kiln.dialects import create_context
 from kiln.dialects.interpret.bounds import Bounded, BoundedNumbers
+from kiln.dialects.interpret.error_rules import format_of
+from kiln.dialects.interpret.estimates import estimated
 from kiln.errors import UnsupportedError
 from kiln.lowering.host.references import is_checked_name
 from kiln.runtime.checked.comparison import compare
@@ -132,3 +134,24 @@ def test_a_wrong_call_is_found() -> None:
     with Wrong(), looking:
         torch.ops.aten.sum.dim_IntList(x, [1])
     assert looking.compared == 1 and len(looking.wrong) == 1
+
+
+def test_sums_that_another_run_orders_otherwise_are_right() -> None:
+    """A GPU adds up 16-bit gradients one by one, in the order in which its threads come."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 40, dtype=torch.float64).to(torch.bfloat16)
+
+    def less_exact(x: torch.Tensor) -> torch.Tensor:
+        """As far off as by a rounding for each of 64 numbers that are added, which differ from call to call."""
+        return x.double() + 64**0.5 * 2.0**-8 * torch.randn(x.shape, generator=generator, dtype=torch.float64)
+
+    context = create_context()
+    element = ir.Type.parse("bf16", context)
+    form = format_of(element)
+    limits = [
+        estimated(lambda t: [t[0] * 1], lambda t: [less_exact(t[0])], [x.double()], [x.dtype], [form], [element])[0]
+        for _ in range(40)
+    ]
+    for wide, limit in limits:
+        assert limit is not None and ((less_exact(x) - wide).abs() <= limit).all()
+        assert limit.max() < 1.5

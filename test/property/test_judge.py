@@ -120,6 +120,25 @@ def test_sums_on_a_gpu_are_rounded_with_each_number() -> None:
     assert 1.5 * 2.0**-11 < ((noisy - wide) / wide).abs().max() < 5 * 2.0**-11
 
 
+def test_rows_that_are_read_several_times_have_gradients_that_are_sums() -> None:
+    """In any order: eager's may be nearer to float64 by chance, as the CPU's here, which are all exact. So may be the
+    shares of equal elements.
+    """
+    given = [Input((6, 8), torch.int64, 1, high=2), Input((2, 64), torch.float32, 2)]
+    for read in ("F.embedding(v0, v1)", "v1[v0]", "torch.index_select(v1, 0, v0[0])", "torch.amin(v1, dim=1)"):
+        program = Program(given, [read], [2])
+        gradients = []
+        for seed in (0, 1):
+            x = [v.double().requires_grad_() if v.is_floating_point() else v for v in program.make()]
+            runs = Runs(program)
+            runs.eager(program.make())
+            runs.wide(x)
+            runs.noisy(x, seed)[2].sum().backward()
+            gradients.append(x[1].grad)
+        apart = ((gradients[0] - gradients[1]) / gradients[0]).nan_to_num().abs().max()
+        assert 2.0**-22 < apart < 2.0**-17, read
+
+
 class _Norm(torch.autograd.Function):
     """A batch norm whose backward pass reads a reciprocal deviation that is four units in the last place off."""
 
