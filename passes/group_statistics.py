@@ -1,136 +1,49 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Means and variances of groups of channels in two steps, of images with channels last (`split-reductions`).
+"""Means and variances of groups of channels in two steps (`split-reductions`), mostly of images with channels last.
 
 A group is a few of the channels of each pixel: a loop over a group alone reads them in vectors of as few elements, and
 the image once for the mean, once for the variance. In parts of a few rows, each channel has its sum and its squared
 distances from its own mean, of all channels side by side and while the part is in the cache. With ``m`` the mean of a
 group, and of a part ``s`` its mean, ``q`` its squared distances and ``n`` its elements, the group's squared distances
 are the sum of ``q + n * (s - m) ** 2`` over its parts (Chan, Golub, LeVeque, 1979): no term is less than 0, so
-nothing cancels.
+nothing cancels. On a CPU that is done for each channel first, whose numbers are vectors, and then for the groups of
+these; a program of a GPU has all parts of a group. There, groups of planes are split as well, where they are too few or
+would be read from memory twice.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import prod
 
 from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import name_of
 from kiln.dialects.walk import defining_op
-from kiln.lowering.host.channels_last import is_made_channels_last
 from kiln.lowering.tile.body import indexing_maps, reduction_dims
+from kiln.passes.group_sums import GroupSum, Statistics
 from kiln.passes.loops import generic
-from kiln.passes.partial_reductions import clone_with
+from kiln.passes.partial_reductions import clone_with, projection
 
-__all__ = [
-    "GroupSum",
-    "Statistics",
-    "find_distances",
-    "find_group_sum",
-    "read_wide",
-    "split_distances",
-    "split_group_sum",
-]
+__all__ = ["read_wide", "split_distances", "split_group_sum"]
 
 _PARALLEL, _REDUCTION = "parallel", "reduction"
 _Add = Callable[[Sequence[ir.Value], ir.Value], ir.Value]
 """Adds elements of inputs to what there is."""
 
 
-@dataclass(frozen=True)
-class GroupSum:
-    """The sum over groups of channels of an image `[N, G, C, *spatial]`, of the sizes ``extents``, in parts of ``rows``
-    rows.
-    """
-
-    image: ir.Value
-    extents: tuple[int, ...]
-    rows: int
-
-    @property
-    def elements(self) -> int:
-        """Of a channel of a part."""
-        return self.rows * prod(self.extents[4:])
-
-    @property
-    def pixels(self) -> int:
-        """Elements of a channel."""
-        return prod(self.extents[3:])
-
-    @property
-    def parts(self) -> list[int]:
-        """Sizes of a tensor with an element for each channel of each part."""
-        images, groups, channels, height, *_ = self.extents
-        return [images, height // self.rows, groups, channels]
-
-
-@dataclass
-class Statistics:
-    """What a sum has been split into. means: of each channel of each part, and of each channel; wide: for numbers of
-    groups `[N, G]` the same numbers for each of their channels `[N, G, C]`.
-    """
-
-    of: GroupSum
-    group: ir.Value
-    part_means: ir.Value
-    means: ir.Value
-    wide: dict[ir.Value, ir.Value]
-
-
-def find_group_sum(op: ir.OpView, extents: Sequence[int], limit: int, part_bytes: int) -> GroupSum | None:
-    """What `op`, a reduction, sums up if it is such a sum, of less channels than `limit`; parts have at most
-    `part_bytes`, and a row at least.
-    """
-    rank = len(extents)
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    if rank < 5 or tuple(reduction_dims(op)) != tuple(range(2, rank)) or not isinstance(element, ir.F32Type):
-        return None
-    every = ir.AffineMap.get_identity(rank)
-    if len(op.operands) != 2 or indexing_maps(op)[0] != every or not _is_sum(op, squared=False):
-        return None
-    is_known = list(ir.RankedTensorType(op.operands[0].type).shape) == list(extents)
-    if not is_known or 0 in extents or extents[2] >= limit or not _has_groups_of_neighbours(op.operands[0]):
-        return None
-    height, row = extents[3], 4 * prod(extents[d] for d in (1, 2, *range(4, rank)))
-    most = max(1, part_bytes // row)
-    rows = next(n for n in range(min(most, height), 0, -1) if height % n == 0)
-    return GroupSum(op.operands[0], tuple(extents), rows)
-
-
 def split_group_sum(op: ir.OpView, of: GroupSum) -> Statistics:
     """Sums of parts, of channels, and of groups, at the insertion point."""
     partial = _of_parts(op, of, [], lambda x, total, _: _float("addf", total, x))
+    if not of.by_channel:
+        group = _of_all_parts(op, of, [(partial, True)], lambda values, total: _float("addf", total, values[0]))
+        return Statistics(of, group, _over(partial, of.elements), None, {})
     channels = _of_channels(op, of, [(partial, True)], lambda values, total: _float("addf", total, values[0]))
     group, wide = (
         _of_groups(op, of, [(channels, True)], is_wide, lambda values, total: _float("addf", total, values[0]))
         for is_wide in (False, True)
     )
     return Statistics(of, group, _over(partial, of.elements), _over(channels, of.pixels), {group: wide})
-
-
-def find_distances(op: ir.OpView, known: Sequence[Statistics]) -> tuple[Statistics, ir.Value] | None:
-    """What was split, and the means of its groups, if `op` sums up the squared distances of its image from these."""
-    if len(op.operands) != 2 or not _is_sum(op, squared=True):
-        return None
-    distance = defining_op(op.operands[0])
-    if distance is None or name_of(distance) != "linalg.generic" or len(distance.operands) != 3:
-        return None
-    image, mean, _ = distance.operands
-    found = next((s for s in known if s.of.image == image), None)
-    if found is None:
-        return None
-    rank = len(found.of.extents)
-    every, group = ir.AffineMap.get_identity(rank), _some(rank, (0, 1))
-    body = distance.regions[0].blocks[0]
-    last = defining_op(list(body.operations)[-1].operands[0])
-    is_distance = last is not None and last.name == "arith.subf" and list(last.operands) == list(body.arguments)[:2]
-    loops = (indexing_maps(distance.opview), indexing_maps(op), tuple(reduction_dims(op)))
-    if not is_distance or loops != ([every, group, every], [every, group], tuple(range(2, rank))):
-        return None
-    return (found, mean) if _is_mean(mean, found) else None
 
 
 def split_distances(op: ir.OpView, found: Statistics, mean: ir.Value) -> ir.Value:
@@ -151,6 +64,9 @@ def split_distances(op: ir.OpView, found: Statistics, mean: ir.Value) -> ir.Valu
         return add
 
     partial = _of_parts(op, of, [found.part_means], add_square)
+    if found.means is None:
+        inputs = [(partial, True), (found.part_means, True), (mean, False)]
+        return _of_all_parts(op, of, inputs, add_of(of.elements))
     inputs = [(partial, True), (found.part_means, True), (found.means, False)]
     channels = _of_channels(op, of, inputs, add_of(of.elements))
     wide_mean = _widened(mean, found)
@@ -167,7 +83,7 @@ def read_wide(found: Statistics) -> None:
     pixel's channels do, and what follows walks all of these in one loop.
     """
     rank = len(found.of.extents)
-    group = _some(rank, (0, 1))
+    group = projection(rank, (0, 1))
     for value in _computed_from([*found.wide]):
         for use in list(value.uses):
             reader, number = use.owner.operation.opview, use.operand_number
@@ -175,7 +91,7 @@ def read_wide(found: Statistics) -> None:
                 continue
             reader.operation.operands[number] = _widened(value, found)
             maps = indexing_maps(reader)
-            maps[number] = _some(rank, (0, 1, 2))
+            maps[number] = projection(rank, (0, 1, 2))
             reader.operation.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
 
 
@@ -185,7 +101,7 @@ def _computed_from(values: list[ir.Value]) -> list[ir.Value]:
     for value in found:
         for use in value.uses:
             op = use.owner.operation
-            if name_of(op) == "linalg.generic" and set(indexing_maps(op.opview)) == {_some(2, (0, 1))}:
+            if name_of(op) == "linalg.generic" and set(indexing_maps(op.opview)) == {projection(2, (0, 1))}:
                 found += [r for r in op.results if r not in found and all(v in found for v in list(op.operands)[:-1])]
     return found
 
@@ -208,45 +124,6 @@ def _widened(value: ir.Value, found: Statistics) -> ir.Value:
     return found.wide[value]
 
 
-def _has_groups_of_neighbours(value: ir.Value) -> bool:
-    """Whether a value is a view `[N, G, C, *spatial]` of an image `[N, G * C, *spatial]` with channels last."""
-    view = defining_op(value)
-    if view is None or name_of(view) != "kiln.view":
-        return False
-    walked = ir.AffineMapAttr(view.attributes["map"]).value
-    n, g, c, *spatial = (ir.AffineDimExpr.get(d) for d in range(walked.n_dims))
-    channels = ir.RankedTensorType(view.results[0].type).shape[2]
-    return list(walked.results) == [n, g * channels + c, *spatial] and is_made_channels_last(view.operands[0])
-
-
-def _is_sum(op: ir.OpView, *, squared: bool) -> bool:
-    """Whether a body adds its one input, or its square, to what it has."""
-    x, total = op.regions[0].blocks[0].arguments
-    add = defining_op(list(op.regions[0].blocks[0].operations)[-1].operands[0])
-    if add is None or add.name != "arith.addf" or total not in list(add.operands):
-        return False
-    term = next((v for v in add.operands if v != total), total)
-    if not squared:
-        return term == x
-    square = defining_op(term)
-    return square is not None and square.name == "arith.mulf" and list(square.operands) == [x, x]
-
-
-def _is_mean(value: ir.Value, found: Statistics) -> bool:
-    """Whether a value is a group's sum over the number of its elements."""
-    op = defining_op(value)
-    if op is None or name_of(op) != "linalg.generic" or len(op.operands) != 2 or op.operands[0] != found.group:
-        return False
-    body = op.regions[0].blocks[0]
-    quotient = defining_op(list(body.operations)[-1].operands[0])
-    if quotient is None or quotient.name != "arith.divf" or quotient.operands[0] != body.arguments[0]:
-        return False
-    number = defining_op(quotient.operands[1])
-    if number is None or number.name != "arith.constant":
-        return False
-    return ir.FloatAttr(number.attributes["value"]).value == float(prod(found.of.extents[2:]))
-
-
 def _of_parts(
     op: ir.OpView,
     of: GroupSum,
@@ -260,11 +137,11 @@ def _of_parts(
     rank = len(of.extents) + 1
     n, part, g, c, row, *columns = (ir.AffineDimExpr.get(d) for d in range(rank))
     image = ir.AffineMap.get(rank, 0, [n, g, c, part * of.rows + row, *columns])
-    own = _some(rank, range(4))
+    own = projection(rank, range(4))
     # The extent of a part is not the size of any operand: a tensor without contents carries it.
     carrier = kiln.empty(_element(op), [of.rows])
     kinds = [_PARALLEL] * 4 + [_REDUCTION] * (rank - 4)
-    maps = [image, *(own for _ in others), _some(rank, (4,)), own]
+    maps = [image, *(own for _ in others), projection(rank, (4,)), own]
     made = generic([of.image, *others, carrier], _zeros(op, of.parts), maps, kinds)
     block = _block(made)
     with ir.InsertionPoint(block):
@@ -276,9 +153,19 @@ def _of_parts(
 def _of_channels(op: ir.OpView, of: GroupSum, inputs: Sequence[tuple[ir.Value, bool]], add: _Add) -> ir.Value:
     """A reduction of the parts of each channel. inputs: and whether they have an element for each part."""
     n, part, g, c = range(4)
-    maps = [_some(4, (n, part, g, c) if is_partial else (n, g, c)) for _, is_partial in (*inputs, (None, False))]
+    maps = [projection(4, (n, part, g, c) if is_partial else (n, g, c)) for _, is_partial in (*inputs, (None, False))]
     kinds = [_PARALLEL, _REDUCTION, _PARALLEL, _PARALLEL]
     return _reduced([value for value, _ in inputs], _zeros(op, of.extents[:3]), maps, kinds, add)
+
+
+def _of_all_parts(op: ir.OpView, of: GroupSum, inputs: Sequence[tuple[ir.Value, bool]], add: _Add) -> ir.Value:
+    """A reduction of all parts of all channels of each group. inputs: and whether they have an element for each part,
+    or are as the result.
+    """
+    n, g, part, c = range(4)
+    maps = [projection(4, (n, part, g, c) if is_partial else (n, g)) for _, is_partial in (*inputs, (None, False))]
+    out = op.operands[len(op.operands) - 1]
+    return _reduced([value for value, _ in inputs], out, maps, [_PARALLEL, _PARALLEL, _REDUCTION, _REDUCTION], add)
 
 
 def _of_groups(
@@ -288,7 +175,7 @@ def _of_groups(
     an element for each channel that is reduced, or are as the result.
     """
     n, g, *own, c = range(4 if is_wide else 3)
-    maps = [_some(c + 1, (n, g, c) if is_read else (n, g, *own)) for _, is_read in (*inputs, (None, False))]
+    maps = [projection(c + 1, (n, g, c) if is_read else (n, g, *own)) for _, is_read in (*inputs, (None, False))]
     out = _zeros(op, of.extents[:c]) if is_wide else op.operands[len(op.operands) - 1]
     return _reduced([value for value, _ in inputs], out, maps, [_PARALLEL] * c + [_REDUCTION], add)
 
@@ -334,10 +221,6 @@ def _block(op: ir.Operation) -> ir.Block:
 
 def _element(op: ir.OpView) -> ir.Type:
     return ir.RankedTensorType(op.results[0].type).element_type
-
-
-def _some(rank: int, dims: Sequence[int]) -> ir.AffineMap:
-    return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(d) for d in dims])
 
 
 def _number(value: float, type_: ir.Type) -> ir.Value:

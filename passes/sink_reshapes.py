@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
@@ -16,7 +17,8 @@ from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
-from kiln.passes.views.refine import reshaped, split_rows
+from kiln.passes.views.images import is_of_channels_last
+from kiln.passes.views.refine import reshaped, split_merged, split_rows
 
 __all__ = ["SinkReshapes"]
 
@@ -29,7 +31,8 @@ class SinkReshapes(Pass):
     A group norm reduces over [n, groups, channels of a group, h, w]; its weights, an activation and a residual come
     behind the reshape to [n, channels, h, w], whose loops the reductions do not fit. Computed in the first shape they
     do, and all is one kernel. So it is with an instance norm over [samples * channels, h, w]. Where the reshape takes
-    rows apart, as behind a group norm written out over [n, groups, elements], the reductions get its loops first. Moves
+    rows apart, as behind a group norm written out over [n, groups, elements], the reductions get its loops first; so do
+    those over [samples * channels, h, w] of an image with channels last, whose samples are not neighbours. Moves
     pointwise ops of static sizes alone; their other operands are read through views.
 
     Before::
@@ -101,22 +104,45 @@ class SinkReshapes(Pass):
 
     name = "sink-reshapes"
 
+    rows_last: bool = False
+    """Only where rows lie in memory as such: a group of channels of an image with channels last is in pieces."""
+
+    @override
     def run(self, module: ir.Module) -> None:
         """Rewrite every function."""
         for function in module.body.operations:
             if function.operation.name != "func.func" or not function.operation.regions[0].blocks:
                 continue
             block = function.operation.regions[0].blocks[0]
-            if self._split_rows(block):
+            if self._split_merged(block) + self._split_rows(block):
                 compose_views(function.operation)
             for op in [op.operation for op in block.operations]:
                 view = _reshape_of_rows(op)
-                if view is not None:
+                if view is not None and not (self.rows_last and _reduces_channels_last(view)):
                     moved = _sink(op, view)
                     self.count("matched" if moved else "failed")
                     if not moved:
                         self.note(op, "not before the reshape: an operand is not read along whole dims")
             erase_dead(block, also=("linalg.generic",))
+
+    def _split_merged(self, block: ir.Block) -> int:
+        """Takes apart the loop over samples and channels of an instance norm of images with channels last, whose
+        channels are neighbours, and samples far away; returns how often.
+        """
+        done = 0
+        for view in [op.operation for op in block.operations if op.operation.name == "kiln.view"]:
+            source = defining_op(view.operands[0])
+            if source is None or source.name != "linalg.generic" or not _is_reshape(view):
+                continue
+            if not _has_rows(source) or not _reduces_channels_last(view) or not may_rewrite(view, "take loops apart"):
+                continue
+            if split_merged(view) is not None:
+                self.note(source, "its loop over samples and channels is two, as in the reshape behind them")
+                done += 1
+        self.count("merged loops taken apart", done)
+        if done:
+            erase_dead(block, also=("linalg.generic",))
+        return done
 
     def _split_rows(self, block: ir.Block) -> int:
         """Takes rows apart where the reshape behind them does; returns how often."""
@@ -171,16 +197,26 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 def _has_rows(op: ir.Operation) -> bool:
     """Whether loops below `op`, as far as they are `linalg`'s, reduce; looks through views."""
-    work, seen = [op], {op}
+    return bool(_nearest_reductions(op))
+
+
+def _reduces_channels_last(view: ir.Operation) -> bool:
+    """Whether a reduction below walks an image with channels last, or what is computed from one."""
+    return any(is_of_channels_last(v) for op in _nearest_reductions(view) for v in op.operands)
+
+
+def _nearest_reductions(op: ir.Operation) -> list[ir.Operation]:
+    """Those below `op`, through pointwise ops and views alone."""
+    work, seen, found = [op], {op}, list[ir.Operation]()
     while work:
         for value in work.pop().operands:
             below = defining_op(value)
-            if below is not None and below.name in ("linalg.generic", "kiln.view") and below not in seen:
-                if below.name == "linalg.generic" and reduction_dims(below.opview):
-                    return True
-                seen.add(below)
-                work.append(below)
-    return False
+            if below is None or below.name not in ("linalg.generic", "kiln.view") or below in seen:
+                continue
+            seen.add(below)
+            is_reduction = below.name == "linalg.generic" and bool(reduction_dims(below.opview))
+            (found if is_reduction else work).append(below)
+    return found
 
 
 def _is_reshape(view: ir.Operation) -> bool:

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from torch_mlir import ir
 from typing_extensions import override
@@ -13,28 +13,22 @@ from typing_extensions import override
 from kiln.dialects import affine
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
-from kiln.lowering.gpu.schedule import reduction_parts
-from kiln.lowering.host.channels_last import is_made_channels_last
+from kiln.lowering.gpu.schedule import is_held, reduction_parts
 from kiln.lowering.tile.body import indexing_maps, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.group_statistics import (
-    Statistics,
-    find_distances,
-    find_group_sum,
-    read_wide,
-    split_distances,
-    split_group_sum,
-)
+from kiln.passes.group_statistics import read_wide, split_distances, split_group_sum
+from kiln.passes.group_sums import Statistics, find_distances, find_group_sum
 from kiln.passes.partial_positions import PartialExtremum, find_position, is_extremum, split_position
 from kiln.passes.partial_reductions import Parts, elementwise
 from kiln.passes.rewrites import may_rewrite
+from kiln.passes.views.images import in_memory_order, stored_bytes
 
 _FEWEST = 8
 """Parts of a few results' long sums on a CPU: fewer are not worth the second reduction. Not measured."""
 
 
-_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims", "with a rest")
+_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims", "with a rest", "groups of channels")
 _POSITIONS = paths.group("any split-reductions", "by their own extremum")
 _FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest", "groups of channels")
 
@@ -123,6 +117,9 @@ class SplitReductions(Pass):
     of parts of the image (`group_statistics.py`); 0: none."""
     part_bytes: int = 1 << 16
     """Of such a part, at most, as float32: it is read twice. From 16 to 256 KiB all were equally fast."""
+    l2_bytes: int = 0
+    """Of a GPU's cache: of larger images groups of channels that a program can't hold are split into their planes,
+    which are read once; 0: none."""
     sms: int = 0
     """Multiprocessors of the GPU that the parts are for; 0: they are for a CPU's threads, as the other options say."""
 
@@ -150,13 +147,13 @@ class SplitReductions(Pass):
         results, length = (
             prod(n for d, n in enumerate(extents) if (d in reduced) == inside) for inside in (False, True)
         )
-        if self.group_channels and self._split_groups(op, extents):
-            return True
         neighbours = _neighbours(op, extents)
         if self.sms:
             parts = reduction_parts(results, length, neighbours, self.sms)
         else:
             parts = self.parts if results <= self.max_results and results * length >= self.min_elements else 1
+        if self.group_channels and self._split_groups(op, extents, is_short=self.sms > 0 and parts > 1):
+            return True
         if parts < 2:
             return False
         found = combiners(op)
@@ -178,10 +175,22 @@ class SplitReductions(Pass):
             taken("with a rest")
         return True
 
-    def _split_groups(self, op: ir.OpView, extents: Sequence[int]) -> bool:
-        """Whether `op` was a statistic of groups of channels and was split into those of channels."""
-        distances = find_distances(op, self._groups)
-        found = None if distances else find_group_sum(op, extents, self.group_channels, self.part_bytes)
+    def _split_groups(self, op: ir.OpView, extents: Sequence[int], is_short: bool) -> bool:
+        """Whether `op` was a statistic of groups of channels and was split into those of channels.
+
+        is_short: of too few groups for a GPU, which take parts in any case: those of channels are read once.
+        """
+        distances, found = find_distances(op, self._groups), None
+        if distances is None:
+            is_far = 0 < self.l2_bytes < stored_bytes(op.operands[0]) and not is_held(prod(extents[2:]))
+            found = find_group_sum(
+                op,
+                extents,
+                inf if is_short else self.group_channels,
+                self.part_bytes,
+                by_channel=not self.sms,
+                planes=is_short or is_far,
+            )
         if (distances is None and found is None) or not may_rewrite(op):
             return False
         with op.operation.location, ir.InsertionPoint(op):
@@ -193,7 +202,7 @@ class SplitReductions(Pass):
                 result = self._groups[-1].group
         op.results[0].replace_all_uses_with(result)
         self.count("groups")
-        _FOR_THREADS("groups of channels")
+        (_TAKEN if self.sms else _FOR_THREADS)("groups of channels")
         return True
 
     def _rewrite(self, op: ir.OpView, parts: Parts, combiner: Combiner) -> None:
@@ -245,14 +254,14 @@ def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:
     count = 1
     if value is None or map_ is None or not map_.results:
         return count
-    order = list(map_.results)
-    if is_made_channels_last(value):
-        order = [order[0], *order[2:], order[1]]
-    for e in reversed(order):
-        dims = affine.dims_in(e)
-        if dims & reduced:
-            break
-        count *= prod(extents[d] for d in dims)
+    for e in reversed(in_memory_order(value)):
+        walked = affine.substitute(e, dict(enumerate(map_.results)))
+        dims, linear = affine.dims_in(walked), affine.linear_coefficients(walked)
+        steps = {d: 0 if linear is None else affine.constant_of(linear[1][d]) or 0 for d in dims}
+        for d in sorted(dims, key=lambda d: (steps[d], d not in reduced)):
+            if d in reduced:
+                return count
+            count *= extents[d]
     return count
 
 

@@ -58,6 +58,7 @@ class LoopRules:
     few_steps: int
     part_programs: int
     piece_run: int
+    group_channels: int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.lowering.gpu.dot.machine import Machine, machine
 from kiln.lowering.gpu.rules import LoopRules, rules_for
 
-__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "reduction_parts", "warps_for"]
+__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "is_held", "reduction_parts", "warps_for"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
         return 1
     if neighbours == 1:
         # A row that a program holds, or as many programs as multiprocessors, are not worth a second kernel.
-        is_whole = results >= sms or length <= rules.longest_rows[0]
+        is_whole = results >= sms or is_held(length)
         return 1 if is_whole else min(wanted // results, length // rules.loop_block)
     # Strips of few neighbours go on with those of the next part or row.
     is_long = neighbours >= rules.least_strip
@@ -59,6 +59,11 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
     strips = results // neighbours * -(-neighbours // columns) if is_long else results / rules.strip
     steps = length * columns // rules.strip_elements
     return 1 if steps < rules.few_steps else min(int(wanted / strips), steps)
+
+
+def is_held(length: int) -> bool:
+    """Whether a program has a row of so many elements in registers, and reads it once."""
+    return length <= rules_for(LoopRules).longest_rows[0]
 
 
 def warps_for(elements: int) -> int:

@@ -17,6 +17,7 @@ from kiln.lowering.gpu.dot.choice import product_reason
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason, slides, wants_channels_last
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.host.depthwise_weights import CHANNELS_INNERMOST
 from kiln.lowering.options import PipelineOptions
@@ -128,11 +129,15 @@ class GpuTarget(Target):
 
     @override
     def fuse(self, options: PipelineOptions) -> Steps:
+        groups = f"l2-bytes={self.machine.l2_bytes} group-channels={rules_for(LoopRules).group_channels}"
         return [
             *self.expand(list(kernel_kinds("gpu"))),
+            Step(
+                "sink-reshapes{rows-last=true}", "what follows a group norm in the loops of its reductions: one kernel"
+            ),
             *self.clean(),
             Step(
-                f"split-reductions{{sms={self.machine.sms}}}",
+                f"split-reductions{{sms={self.machine.sms} {groups}}}",
                 "long sums with few results get programs that share them",
             ),
             Step(

@@ -176,6 +176,10 @@ def _try_reduction(
         reduced = [i for i in reduced if not is_one(own_space[i])]
         rest = [d for d in rest if not is_one(group.space[d])]
     extents = [own_space[i] for i in reduced]
+    if rest and group.reduced is None:
+        length = grouping.model.count(extents)
+        if length > fusion_rules().column_elements and _are_columns(grouping, op, frozenset(reduced)):
+            return f"its rows, of {length} elements, are neighbours in memory: not with what walks them again"
     if group.reduced is not None and loops_of(frozenset(rest), group.space) != loops_of(group.reduced, group.space):
         return "the consumer's kernel reduces other loops"
     if not rest and group.reduced is None:
@@ -194,6 +198,36 @@ def _try_reduction(
     group.reduced = frozenset(rest)
     grouping.adopt(op, group, [tuple(point)])
     return None
+
+
+def _are_columns(grouping: Grouping, op: ir.Operation, reduced: frozenset[int]) -> bool:
+    """Whether the largest tensor that a reduction is computed from has elements of different rows next to each other:
+    a loop over rows takes several at once, and does not have one of them in a cache when it comes again.
+
+    reduced: loops of the op.
+    """
+    graph, largest = grouping.graph, 0
+    are_columns = False
+    work, seen = [(read, read.index) for read in graph.reads[op] if not read.whole], set[ir.Value]()
+    while work:
+        read, index = work.pop()
+        if read.value in seen:
+            continue
+        seen.add(read.value)
+        maker = defining_op(read.value)
+        if maker is not None and maker in grouping.of and maker.name == "linalg.generic" and not graph.reduces(maker):
+            loops = {d: e for d, e in enumerate(graph.producer_point(maker, index)) if e is not None}
+            for below in graph.reads[maker]:
+                if not below.whole:
+                    work.append((below, tuple(affine.substitute(e, loops) for e in below.index)))
+            continue
+        size, dim = grouping.model.bytes_of(read.value), graph.innermost(read.value)
+        if dim is None or size <= largest:
+            continue
+        largest = size
+        walking = affine.dims_in(affine.simplify(index[dim], dict(enumerate(graph.space(op)))))
+        are_columns = bool(walking) and not walking & reduced
+    return are_columns
 
 
 def _try_epilogue(

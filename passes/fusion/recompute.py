@@ -108,7 +108,7 @@ def _is_pointwise(grouping: Grouping, op: ir.Operation) -> bool:
 
 
 def _cone(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
-    """What computes `op` from values that are in memory, in order; None if that is too much."""
+    """What computes `op` from values that are in memory, or sums that can be, in order; None if that is too much."""
     graph, own = grouping.graph, grouping.of[op]
     found, work = {graph.position[op]: op}, [op]
     while work:
@@ -116,7 +116,7 @@ def _cone(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
             maker = defining_op(read.value)
             if maker is None or maker not in grouping.of or graph.position[maker] in found:
                 continue
-            if _is_stored(grouping, maker):
+            if _is_stored(grouping, maker) or _is_own_sum(grouping, maker, own):
                 continue
             if grouping.of[maker] is not own or not _is_pointwise(grouping, maker) or read.whole:
                 return None
@@ -126,6 +126,11 @@ def _cone(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
     points = max(1, grouping.model.count(graph.space(op)))
     cost = sum(grouping.model.own_operations(o) for o in cone)
     return cone if cost <= fusion_rules().repeated_cost * points else None
+
+
+def _is_own_sum(grouping: Grouping, op: ir.Operation, own: Group) -> bool:
+    """Whether a reduction of the same kernel gives what is stored in the place of more: a mean for what is less it."""
+    return grouping.of[op] is own and op.name == "linalg.generic" and grouping.graph.reduces(op)
 
 
 def _widening(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:

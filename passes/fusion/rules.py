@@ -24,6 +24,7 @@ class FusionRules:
     slower: float
     small_share: float
     serial_elements: int
+    column_elements: int
     spare_parts: int
     rhs_parts: int
     repeated_cost: int

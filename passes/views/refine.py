@@ -17,7 +17,7 @@ from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, reduction_dims
 
-__all__ = ["common_shape", "reshaped", "split_rows"]
+__all__ = ["common_shape", "reshaped", "split_merged", "split_rows"]
 
 
 def common_shape(shape: Sequence[int], other: Sequence[int]) -> list[int] | None:
@@ -67,6 +67,45 @@ def split_rows(view: ir.Operation) -> ir.Operation | None:
     return defining_op(result)
 
 
+def split_merged(view: ir.Operation) -> ir.Operation | None:
+    """A view like `view`, of a source whose one loop over several dims of the result is these; None if impossible.
+
+    view: of a source of static sizes, `[1, n * c, h, w]` to `[n, c, h, w]`. The loops of all that the source is
+    computed from are taken apart, those of reductions included.
+    """
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    types = ir.RankedTensorType(view.operands[0].type), ir.RankedTensorType(view.results[0].type)
+    if map_.n_symbols or not all(t.has_static_shape for t in types):
+        return None
+    sizes = list(types[1].shape)
+    found = [(k, dims) for k, e in enumerate(map_.results) if len(dims := _merged(e, sizes)) > 1]
+    if len(found) != 1 or math.prod(sizes[d] for d in found[0][1]) != types[0].shape[found[0][0]]:
+        return None
+    ((dim, dims),) = found
+    splitter = _Splitter(types[0].shape[dim], [sizes[d] for d in dims])
+    expanded = splitter.split_result(view.operands[0], dim)
+    if expanded is None:
+        return None
+    splitter.replace_reductions()
+    index = list(map_.results)
+    index[dim : dim + 1] = [ir.AffineDimExpr.get(d) for d in dims]
+    with ir.InsertionPoint(view), view.location:
+        result = kiln.view(expanded, ir.AffineMap.get(len(sizes), 0, index), [_constant(n) for n in sizes])
+    view.results[0].replace_all_uses_with(result)
+    return defining_op(result)
+
+
+def _merged(e: ir.AffineExpr, sizes: Sequence[int]) -> list[int]:
+    """The dims, the outermost first, that an index walks in row-major order."""
+    linear = affine.linear_coefficients(e)
+    if linear is None or affine.constant_of(linear[0]) != 0:
+        return []
+    steps = {d: affine.constant_of(step) for d, step in linear[1].items() if sizes[d] != 1}
+    dims = sorted(steps, key=lambda d: -(steps[d] or 0))
+    fits = all(steps[d] == math.prod(sizes[i] for i in dims[k + 1 :]) for k, d in enumerate(dims))
+    return dims if fits else []
+
+
 class _Splitter:
     """Makes ops with one loop of `extent` as loops of `factors`, which are erased again by whoever has no use for them.
 
@@ -82,6 +121,11 @@ class _Splitter:
         if (value, dim) in self._made:
             return self._made[value, dim]
         op = defining_op(value)
+        if op is not None and op.name == "kiln.view":
+            found = self._split_below(op, dim)
+            if found is not None:
+                self._made[value, dim] = found
+                return found
         if op is None or op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) < 2:
             return self._view(value, dim)
         loop = indexing_maps(op.opview)[-1].results[dim]
@@ -91,6 +135,42 @@ class _Splitter:
         if found is not None:
             self._made[value, dim] = found
         return found
+
+    def _split_below(self, view: ir.Operation, dim: int) -> ir.Value | None:
+        """A view that has a dim of what loops compute, as numbers of channels along an image: of these with more loops.
+        None for other views.
+        """
+        below = defining_op(view.operands[0])
+        map_ = ir.AffineMapAttr(view.attributes["map"]).value
+        walking = [k for k, e in enumerate(map_.results) if dim in affine.dims_in(e)]
+        type_ = ir.RankedTensorType(view.results[0].type)
+        if below is None or below.name != "linalg.generic" or len(walking) != 1 or not type_.has_static_shape:
+            return None
+        (at,) = walking
+        source = ir.RankedTensorType(view.operands[0].type)
+        if map_.results[at] != ir.AffineDimExpr.get(dim) or map_.n_symbols or source.shape[at] != self.extent:
+            return None
+        inner = self.split_result(view.operands[0], at)
+        if inner is None:
+            return None
+        more = len(self.factors) - 1
+        moved = {d: ir.AffineDimExpr.get(d if d < dim else d + more) for d in range(map_.n_dims) if d != dim}
+        index = [affine.substitute(e, moved) for k, e in enumerate(map_.results) if k != at]
+        index[at:at] = [ir.AffineDimExpr.get(dim + i) for i in range(more + 1)]
+        sizes = self._sizes(view.results[0], dim)
+        with ir.InsertionPoint.after(view), view.location:
+            return kiln.view(inner, ir.AffineMap.get(len(sizes), 0, index), [_constant(n) for n in sizes])
+
+    def replace_reductions(self) -> None:
+        """Has all that reads a reduction read the one with more loops, so that none is computed twice."""
+        for (value, dim), made in list(self._made.items()):
+            op = defining_op(value)
+            if op is not None and op.name == "linalg.generic" and reduction_dims(op.opview):
+                shape = list(ir.RankedTensorType(value.type).shape)
+                index = reshaped(shape, self._sizes(value, dim))
+                with ir.InsertionPoint.after(made.owner), value.location:
+                    map_ = ir.AffineMap.get(len(shape), 0, index)
+                    value.replace_all_uses_with(kiln.view(made, map_, [_constant(n) for n in shape]))
 
     def split_reductions(self, op: ir.Operation) -> bool:
         """Replaces the reductions below `op` along one loop of the extent; False if one of them can't be."""

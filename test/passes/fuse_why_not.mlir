@@ -94,3 +94,53 @@ func.func @rows(%x: tensor<64x32xf32>, %y: tensor<64x16xf32>) -> tensor<64x16xf3
   } -> tensor<64x16xf32>
   return %r : tensor<64x16xf32>
 }
+
+// -----
+
+// A sum along a long column, and what walks the column again: a loop over rows takes neighbouring columns at once, and
+// the cache has lost what the second loop would find there. A short one is one kernel.
+
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+// NONE-LABEL: func.func @long_columns
+func.func @long_columns(%x: tensor<4096x64xf32>) -> tensor<4096x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (4096, 64)>} : () -> tensor<4096x64xf32>
+  // expected-remark @+1 {{its rows, of 4096 elements, are neighbours in memory: not with what walks them again}}
+  %s = linalg.generic {indexing_maps = [#all, #column], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<4096x64xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  // expected-remark @+1 {{its rows are neighbours in memory: not with their reductions}}
+  %y = linalg.generic {indexing_maps = [#all, #column, #all], iterator_types = ["parallel", "parallel"]} ins(%x, %s : tensor<4096x64xf32>, tensor<64xf32>) outs(%e : tensor<4096x64xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.subf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<4096x64xf32>
+  return %y : tensor<4096x64xf32>
+}
+
+// -----
+
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+// NONE-LABEL: func.func @short_columns
+func.func @short_columns(%x: tensor<512x64xf32>) -> tensor<512x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (512, 64)>} : () -> tensor<512x64xf32>
+  // expected-remark @+1 {{fused into the kernel of linalg.generic}}
+  %s = linalg.generic {indexing_maps = [#all, #column], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<512x64xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %y = linalg.generic {indexing_maps = [#all, #column, #all], iterator_types = ["parallel", "parallel"]} ins(%x, %s : tensor<512x64xf32>, tensor<64xf32>) outs(%e : tensor<512x64xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.subf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<512x64xf32>
+  return %y : tensor<512x64xf32>
+}

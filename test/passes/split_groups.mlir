@@ -4,6 +4,8 @@
 // RUN: kiln-opt %s --mlir-print-local-scope --verify-numerics --pass-pipeline="split-reductions{group-channels=4 part-bytes=512}" | filecheck %s
 // RUN: kiln-opt %s --mlir-print-local-scope --pass-pipeline="split-reductions{group-channels=2 part-bytes=512}" | filecheck %s --check-prefix=WIDE
 
+// RUN: kiln-opt %s --mlir-print-local-scope --verify-numerics --pass-pipeline="split-reductions{group-channels=4 part-bytes=512 sms=132}" | filecheck %s --check-prefix=GPU
+
 // Two parts of three rows: sums of their channels, of the channels, of the groups, and these for each channel.
 
 // CHECK-LABEL: func.func @main
@@ -28,6 +30,18 @@
 // CHECK: linalg.generic {{.*}} ins(%[[Q]], %[[OWN]], %{{.*}}) outs(%{{.*}} : tensor<2x4x2xf32>)
 // CHECK: arith.constant 1.500000e+01
 // CHECK: return %{{.*}}, %[[D]]
+
+// A program of a GPU has all parts of all channels of a group.
+
+// GPU-LABEL: func.func @main
+// GPU: %[[V:.*]] = "kiln.view"
+// GPU: %[[P:.*]] = linalg.generic {{.*}} ins(%[[V]], %{{.*}}) outs(%{{.*}} : tensor<2x2x4x2xf32>)
+// GPU: linalg.generic {{.*}}["parallel", "parallel", "reduction", "reduction"]{{.*}} ins(%[[P]] : tensor<2x2x4x2xf32>) outs(%{{.*}} : tensor<2x4xf32>)
+// GPU: %[[OWN:.*]] = linalg.generic {{.*}} ins(%[[P]] : tensor<2x2x4x2xf32>)
+// GPU: %[[Q:.*]] = linalg.generic {{.*}} ins(%[[V]], %[[OWN]], %{{.*}}) outs(%{{.*}} : tensor<2x2x4x2xf32>)
+// GPU: arith.subf %{{.*}} {kiln.exact}
+// GPU: linalg.generic {{.*}} ins(%[[Q]], %[[OWN]], %{{.*}} : tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x4xf32>) outs(%{{.*}} : tensor<2x4xf32>)
+// GPU: arith.constant 1.500000e+01
 
 // WIDE-LABEL: func.func @main
 // WIDE-NOT: tensor<2x2x4x2xf32>

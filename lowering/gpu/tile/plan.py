@@ -236,11 +236,24 @@ class _Planner:
         order = sorted(range(len(kept)), key=lambda i: -(steps[i] or inf))
         return [kept[i] for i in order]
 
+    def _row_in_memory_order(self, accesses: _RowAccesses, row: list[int]) -> list[int]:
+        """A row's dims by the steps with which what it is read from walks them: of a group of channels of an image
+        with channels last, the channels are the innermost. Which order elements are combined in is not fixed.
+        """
+        if len(row) < 2:
+            return row
+        for a in accesses.found:
+            linear = affine.linear_coefficients(a.offset)
+            steps = [] if linear is None else [affine.constant_of(linear[1][d]) for d in row if d in linear[1]]
+            if len(steps) == len(row) and all(steps):
+                return [row[i] for i in sorted(range(len(row)), key=lambda i: -(steps[i] or 0))]
+        return row
+
     # -- merging -----------------------------------------------------------------------------------------------
 
     def _merge(self, accesses: _RowAccesses, kept: list[int]) -> tuple[list[int], int | None]:
         """Merge loops that memory walks as one; returns the dims outside of the rows and the row's one dim."""
-        row = [d for x in self.row_exprs for d in affine.dims_in(x)]
+        row = self._row_in_memory_order(accesses, [d for x in self.row_exprs for d in affine.dims_in(x)])
         outer = [self.dims[k] for k in kept]
         partial = [{x for x in stored.mapping if x is not None} for stored in self.group[1:]]
         groups = merge_groups(accesses, outer, self.loops, [0] * len(outer))

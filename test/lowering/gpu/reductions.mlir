@@ -107,3 +107,24 @@ func.func @window(%x: tensor<1x8x32x32xf32>) -> tensor<1x8x16x16xf32> {
     mode = "max", padding = array<i64: 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x8x32x32xf32>) -> tensor<1x8x16x16xf32>
   return %0 : tensor<1x8x16x16xf32>
 }
+
+// -----
+
+// The sum of a group of channels of an image with channels last: its channels are the innermost loop of the row, as they
+// are in memory.
+
+// CHECK: %[[FOUR:.*]] = arith.constant dense<4> : tensor<4096xi32>
+// CHECK: arith.divui %{{.*}}, %[[FOUR]]
+// CHECK: %[[CHANNEL:.*]] = arith.remui %{{.*}}, %[[FOUR]]
+// CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[CHANNEL]]
+// CHECK: "tt.addptr"(%{{.*}}, %[[AT]])
+func.func @group(%x: tensor<512x8x64x64xf32> {kiln.shape = affine_map<() -> (512, 8, 64, 64)>, kiln.strides = affine_map<() -> (32768, 1, 512, 8)>}) -> tensor<512x2xf32> {
+  %zero = arith.constant dense<0.0> : tensor<512x2xf32>
+  %v = "kiln.view"(%x) {map = affine_map<(a, b, c, d, e) -> (a, b * 4 + c, d, e)>, shape = affine_map<() -> (512, 2, 4, 64, 64)>} : (tensor<512x8x64x64xf32>) -> tensor<512x2x4x64x64xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(a, b, c, d, e) -> (a, b, c, d, e)>, affine_map<(a, b, c, d, e) -> (a, b)>], iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]} ins(%v : tensor<512x2x4x64x64xf32>) outs(%zero : tensor<512x2xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<512x2xf32>
+  return %s : tensor<512x2xf32>
+}
