@@ -174,12 +174,13 @@ def sub(a: ir.Value, b: ir.Value) -> ir.Value:
     return binary("sub", a, b)
 
 
-def distance(a: ir.Value, mean: ir.Value) -> ir.Value:
-    """`a - mean` of floats, for a mean of numbers like `a`, rounded by itself (`kiln.exact`).
+def distance(a: ir.Value, of_all: ir.Value) -> ir.Value:
+    """`a - of_all` of floats, for a mean or an extremum of numbers like `a`, rounded by itself (`kiln.exact`).
 
-    A GPU would contract it with the product that `a` may be; one number would have a variance then.
+    A GPU would contract it with the product that `a` may be; one number would have a variance then, and a logarithm
+    of its softmax that is not 0.
     """
-    difference = arith.subf(a, mean)
+    difference = arith.subf(a, of_all)
     difference.owner.attributes["kiln.exact"] = ir.UnitAttr.get()
     return difference
 

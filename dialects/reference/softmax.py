@@ -25,12 +25,12 @@ def softmax(op: Any, b: Builder) -> ir.Value:
 
     low = scalar.lowest(compute)
     top = b.reduce([(wide, here)], row, row_sizes, iterators, compute, low, lambda v, m: scalar.maximum(m, v))
-    shifted = b.map([(wide, here), (top, row)], sizes, compute, lambda v, m: scalar.exp(scalar.sub(v, m)))
+    shifted = b.map([(wide, here), (top, row)], sizes, compute, lambda v, m: scalar.exp(scalar.distance(v, m)))
     total = b.reduce([(shifted, here)], row, row_sizes, iterators, compute, 0, lambda v, t: scalar.add(t, v))
     if op.log.value:
 
         def finish(v: ir.Value, m: ir.Value, t: ir.Value) -> ir.Value:
-            return scalar.cast(scalar.sub(scalar.sub(v, m), scalar.log(t)), element)
+            return scalar.cast(scalar.sub(scalar.distance(v, m), scalar.log(t)), element)
 
         return b.map([(wide, here), (top, row), (total, row)], sizes, element, finish)
     return b.map([(shifted, here), (total, row)], sizes, element, lambda v, t: scalar.cast(scalar.div(v, t), element))

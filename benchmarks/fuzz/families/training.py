@@ -50,7 +50,7 @@ def resample(g: Grower) -> None:
     x = g.input((g.one_of((1, 2)), channels, size, size + g.number(0, 1)), dtype,
                 layout=g.one_of(("plain", "channels_last")))  # fmt: skip
     text, modes = f"torch.sin({x.name})", ("nearest", "bilinear", "bicubic")
-    windows, sizes = g.one_of(("3, 1, 1", "3, 2, 1", "2", "7, 1, 3", "6, 1")), g.one_of(("(40, 48)", "(33, 35)"))
+    windows, sizes = g.one_of(("3, 1, 1", "3, 2, 1", "2", "6, 1", *["7, 1, 3"] * 3)), g.one_of(("(40, 48)", "(33, 35)"))
     g.add(g.one_of((
         f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",
         f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",
@@ -178,4 +178,4 @@ def views(g: Grower) -> None:
         g.add(g.one_of(("{}[1:3]", "{}[2]", "{}[:, 1:]", "{}.t()")).format(made.name))
 
 
-FAMILIES = (block, block, resample, recurrence, norm, loss, maxima, thin, deep, views)
+FAMILIES = (block, block, resample, resample, recurrence, norm, loss, maxima, thin, deep, views)
