@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
+from kiln.lowering import paths
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
@@ -21,6 +22,8 @@ from kiln.passes.views.images import is_of_channels_last
 from kiln.passes.views.refine import reshaped, split_merged, split_rows
 
 __all__ = ["SinkReshapes"]
+
+_TAKEN = paths.group("any sink-reshapes", "samples and channels apart")
 
 
 @register_pass
@@ -138,6 +141,7 @@ class SinkReshapes(Pass):
                 continue
             if split_merged(view) is not None:
                 self.note(source, "its loop over samples and channels is two, as in the reshape behind them")
+                _TAKEN("samples and channels apart")
                 done += 1
         self.count("merged loops taken apart", done)
         if done:

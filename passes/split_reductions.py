@@ -22,13 +22,15 @@ from kiln.passes.group_sums import Statistics, find_distances, find_group_sum
 from kiln.passes.partial_positions import PartialExtremum, find_position, is_extremum, split_position
 from kiln.passes.partial_reductions import Parts, elementwise
 from kiln.passes.rewrites import may_rewrite
-from kiln.passes.views.images import in_memory_order, stored_bytes
+from kiln.passes.views.images import in_memory_order, is_of_channels_last, stored_bytes
 
 _FEWEST = 8
 """Parts of a few results' long sums on a CPU: fewer are not worth the second reduction. Not measured."""
 
 
-_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims", "with a rest", "groups of channels")
+_TAKEN = paths.group(
+    "gpu split-reductions", "columns", "rows", "several dims", "with a rest", "groups of channels", "planes"
+)
 _POSITIONS = paths.group("any split-reductions", "by their own extremum")
 _FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest", "groups of channels")
 
@@ -202,7 +204,9 @@ class SplitReductions(Pass):
                 result = self._groups[-1].group
         op.results[0].replace_all_uses_with(result)
         self.count("groups")
-        (_TAKEN if self.sms else _FOR_THREADS)("groups of channels")
+        if distances is None:
+            are_planes = self.sms and not is_of_channels_last(op.operands[0])
+            (_TAKEN if self.sms else _FOR_THREADS)("planes" if are_planes else "groups of channels")
         return True
 
     def _rewrite(self, op: ir.OpView, parts: Parts, combiner: Combiner) -> None:

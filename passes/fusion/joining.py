@@ -13,6 +13,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import Role, opdef
 from kiln.dialects.rounding import is_narrow
 from kiln.dialects.walk import defining_op
+from kiln.lowering import paths
 from kiln.lowering.target import ALONE
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import Read
@@ -23,6 +24,8 @@ from kiln.passes.fusion.rules import fusion_rules
 from kiln.passes.roundings.kept import adds_to_sums
 
 __all__ = ["try_to_join"]
+
+_TAKEN = paths.group("cpu fusion", "long columns apart")
 
 MOST_INDICES = 8
 """Indices at which a kernel computes one value: its code grows with each, and may double with each op below."""
@@ -179,7 +182,8 @@ def _try_reduction(
     if rest and group.reduced is None:
         length = grouping.model.count(extents)
         if length > fusion_rules().column_elements and _are_columns(grouping, op, frozenset(reduced)):
-            return f"its rows, of {length} elements, are neighbours in memory: not with what walks them again"
+            why = f"its rows, of {length} elements, are neighbours in memory: not with what walks them again"
+            return _TAKEN("long columns apart", why)
     if group.reduced is not None and loops_of(frozenset(rest), group.space) != loops_of(group.reduced, group.space):
         return "the consumer's kernel reduces other loops"
     if not rest and group.reduced is None:

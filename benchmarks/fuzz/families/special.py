@@ -336,7 +336,25 @@ def padded_to_multiples(g: Grower) -> None:
             g.add(text.format(made.name, unit=unit))
 
 
+def image_norms(g: Grower) -> None:
+    """Norms of groups that are larger than a program's registers, of few channels side by side, and of single channels;
+    columns that are longer than a cache's lines.
+    """
+    dtype, layout = g.one_of(_NARROW + (torch.float32,)), g.one_of(("plain", "channels_last"))
+    if g.chance(3):
+        x = g.input((g.one_of((2500, 4096, 9000)), g.one_of((17, 64, 250))), dtype)
+        g.add(g.one_of(("F.normalize({}, dim=0)", "({0} - {0}.mean(0))", "({0} - {0}.amax(0))")).format(x.name))
+        return
+    images, size = g.one_of(((1, 160), (1, 224), (2, 130), (8, 28), (48, 14)))
+    x = g.input((images, g.one_of((4, 8, 12)), size, size - g.number(0, 8)), dtype, layout=layout)
+    text = g.one_of(("torch.sin({})", "{}")).format(x.name)
+    text = g.one_of((f"F.group_norm({text}, {g.one_of((1, 2, 4))})", f"F.instance_norm({text})"))
+    g.is_for_training = images > 1 and g.chance(3)  # PyTorch's gradient of one channels-last image is wrong
+    g.add(g.one_of(("torch.relu({})", "F.silu({})", "{}")).format(text))
+
+
 FAMILIES = (
+    image_norms, image_norms,
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
