@@ -59,6 +59,8 @@ def stored_bytes(value: ir.Value) -> int:
     """Size in memory of what a tensor is a view of, or is converted from; 0 where it is not known."""
     op = defining_op(value)
     while op is not None and (op.name == "kiln.view" or (_is_pointwise(op) and len(op.operands) == 2)):
+        if not isinstance(op.operands[0].type, ir.RankedTensorType):
+            break  # a number
         value = op.operands[0]
         op = defining_op(value)
     type_ = ir.RankedTensorType(value.type)
