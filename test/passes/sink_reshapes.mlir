@@ -1,7 +1,6 @@
-// RUN: kiln-opt --split-input-file --pass-pipeline=sink-reshapes,fuse %s | filecheck %s
+// RUN: kiln-opt --split-input-file --verify-numerics --pass-pipeline=sink-reshapes,fuse %s | filecheck %s
 // RUN: kiln-opt --split-input-file --pass-pipeline=fuse %s | filecheck %s --check-prefix=WITHOUT
 // RUN: kiln-opt --split-input-file --pass-pipeline="sink-reshapes{rows-last=true},fuse" %s | filecheck %s --check-prefix=ROWS
-// RUN: kiln-opt --split-input-file --verify-numerics --pass-pipeline=sink-reshapes %s
 
 // Two groups of four channels: the weights are behind the reshape that merges the groups.
 
