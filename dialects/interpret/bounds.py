@@ -124,10 +124,8 @@ class BoundedNumbers(Numbers):
     @override
     def read_at(self, value: Bounded, indices: Sequence[Bounded]) -> Bounded:
         doubt = plus(*(i.error for i in indices))
-        if doubt is None:
-            return value
-        error = zeros(value.value) if value.error is None else value.error
-        return Bounded(value.value, torch.where(doubt > 0, float("inf"), error), value.noise)
+        unknown = None if doubt is None else torch.where(doubt > 0, float("inf"), 0.0)
+        return Bounded(value.value, plus(value.error, unknown), value.noise)
 
     # ---------------------------------------------------------------------------------------------------- arithmetic
 

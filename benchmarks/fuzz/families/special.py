@@ -338,7 +338,7 @@ def padded_to_multiples(g: Grower) -> None:
 
 def image_norms(g: Grower) -> None:
     """Norms of groups that are larger than a program's registers, of few channels side by side, and of single channels;
-    columns that are longer than a cache's lines.
+    and long columns that are reduced and read again.
     """
     dtype, layout = g.one_of(_NARROW + (torch.float32,)), g.one_of(("plain", "channels_last"))
     if g.chance(3):
