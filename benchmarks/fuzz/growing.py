@@ -66,7 +66,7 @@ class Grower:
 
     def __init__(self, random: Random, inputs: Sequence[Input], budget: Budget, for_gpu: bool = False) -> None:
         self.random, self.budget, self.for_gpu = random, budget, for_gpu
-        self.is_for_training = self.is_dynamic = False
+        self.is_for_training = self.is_for_inference = self.is_dynamic = False
         self.values: list[Value] = []
         self._inputs: list[Input] = []
         self._texts: dict[str, str] = {}  # of lines, by the name of the value
@@ -174,7 +174,9 @@ class Grower:
         used = {name for text in self._texts.values() for name in _NAME.findall(text)}
         returned = [v.name for v in self.made if v.name not in used] + [v.name for v in (*self._kept, *extra)]
         results = sorted({numbers[name] for name in returned})
-        return Program(self._inputs, lines, results, self.is_for_training, self.is_dynamic)
+        return Program(
+            self._inputs, lines, results, self.is_for_training, self.is_dynamic, is_for_inference=self.is_for_inference
+        )
 
 
 _NAME = re.compile(r"\bu\d+\b")

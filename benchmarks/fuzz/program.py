@@ -95,13 +95,14 @@ class Input:
 @dataclass
 class Program:
     """Inputs `v0`, `v1`, ...; then one value a line; the values returned. is_for_training: it tests gradients,
-    is_dynamic: sizes that are known at run time only."""
+    is_for_inference: PyTorch's own are wrong, is_dynamic: sizes that are known at run time only."""
 
     inputs: list[Input]
     lines: list[str] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     is_for_training: bool = False
     is_dynamic: bool = False
+    is_for_inference: bool = False
 
     @property
     def has_writes(self) -> bool:

@@ -154,6 +154,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
         "cuda",
         ("cuda library: reduction behind", "cuda library: siblings that meet", "cuda no library: siblings"),
     ),
+    "few rows": (special.rows_anywhere, "cuda", ("cuda library: rows anywhere",)),
     "batches": (special.large_batches, "cuda", ("cuda library: batches with rows anywhere",)),
     "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),
     "windows": (images.slide, "cuda", ("gpu layouts: images that are copied",)),

@@ -58,6 +58,8 @@ def masked(g: Grower, query: str, batch: int, heads: int, queries: int, keys: in
     if kind <= 1:
         return ", is_causal=True" if queries == keys or kind else ""
     if kind == 2:
+        # PyTorch's kernels for CUDA leave small gradients, in place of 0, where a query has no key.
+        g.is_for_inference = g.for_gpu
         return f", attn_mask={g.input(g.one_of(shapes), torch.bool).name}"
     if kind == 3:
         return f", attn_mask={g.input(g.one_of(shapes), dtype).name}"

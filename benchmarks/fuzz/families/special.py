@@ -113,6 +113,16 @@ def large_products(g: Grower) -> None:
         g.add(g.one_of((f"torch.softmax({text}, -1)", f"F.layer_norm({text}, ({columns},))", f"{text}.amax(-1)")))
 
 
+def rows_anywhere(g: Grower) -> None:
+    """Products of few rows, of an odd number of elements, with so many weights that a copy of them does not pay."""
+    count, columns, terms = g.one_of(((64, 4096, 1023), (64, 8192, 1001), (128, 4096, 1001), (256, 1024, 1001)))
+    if not g.spend(count * columns * terms):
+        return
+    dtype = g.one_of(_NARROW)
+    x, w = g.input((count, terms), dtype), g.weight((columns, terms), dtype, terms)
+    g.add(g.one_of(("{}", "torch.relu({})", "{} * 0.5")).format(f"F.linear({x.name}, {w.name})"))
+
+
 def large_batches(g: Grower) -> None:
     """Products of pairs of matrices, as many as a GPU's library is asked for, of rows that start anywhere as well."""
     batch, rows_, terms, columns = g.one_of(((8, 1024, 33, 1024), (64, 256, 255, 256), (8, 1024, 64, 1024),
@@ -355,7 +365,8 @@ def image_norms(g: Grower) -> None:
 
 FAMILIES = (
     image_norms, image_norms,
-    large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
+    large_products, large_products, large_batches, large_batches, rows_anywhere, rows_anywhere,
+    long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
     powers_less_one, reordered_rows, reordered_rows, masked_writes, padded_to_multiples,
