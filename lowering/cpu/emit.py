@@ -14,14 +14,13 @@ from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.tile import attention, conv, rows, scan, scatter  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.nest import plan_nest, work
+from kiln.lowering.cpu.tile.nest import nest_groups, plan_nest, work
 from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 from kiln.lowering.cpu.tile.parts import SharedPart, part_key
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.emitters import KernelKind, kernel_kinds
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
-from kiln.lowering.tile.roots import group_roots
 
 
 def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
@@ -83,7 +82,7 @@ def _emit(kernel: Kernel) -> None:
         return
     check_schedule(kernel.body, kernel.schedule)
     _TAKEN("loops")
-    for group in group_roots(kernel.body):
+    for group in nest_groups(kernel):
         e = kernel.evaluator()
         nest = plan_nest(e, group)
         NestEmitter(e, nest, kernel.tid, kernel.nt).emit()

@@ -20,6 +20,7 @@ T = "concatenations"
 EXACT = Safety.EXACT
 
 _NO_END = (1 << 63) - 1
+_SCATTERS = {f"torch.aten.{name}": name for name in ("slice_scatter", "select_scatter")}
 _SPLITS = frozenset(f"torch.aten.{name}" for name in ("split.Tensor", "split_with_sizes", "chunk"))
 
 
@@ -159,10 +160,10 @@ def slice_cat(m: Match) -> ir.Value:
 
 @rule(
     "add-scatters",
-    "add(slice_scatter(x, a), slice_scatter(y, b))",
-    "slice_scatter(slice_scatter(x, a + 0), b + 0)  (x, y = 0)",
+    "add(write(x, a), write(y, b))",
+    "write(write(x, a + 0), b + 0)  (x, y = 0)",
     EXACT,
-    "disjoint slices of zeros, as gradients of slices are; + 0, since -0.0 + 0.0 is +0.0",
+    "`slice_scatter` and `select_scatter` into zeros, disjoint, as gradients of slices; + 0, since -0.0 + 0.0 is +0.0",
     T,
 )
 def add_scatters(m: Match) -> ir.Value:
@@ -181,24 +182,58 @@ def add_scatters(m: Match) -> ir.Value:
             m.need(_are_disjoint(one, two), "the slices may overlap")
     found = bases[0]
     for op in (*reversed(writes), *reversed(other)):
-        found = m.build("slice_scatter", found, _plus_zero(m, op.operands[1]), *list(op.operands)[2:])
+        found = m.build(_SCATTERS[op_name(op)], found, _plus_zero(m, op.operands[1]), *list(op.operands)[2:])
     return found
 
 
+@rule("writes-cat", "write(write(x, a), b)", "cat([a, b])  (all of x)", EXACT, "nothing that x had is left", T)
+def writes_cat(m: Match) -> ir.Value:
+    """Writes of slices, next to each other, that leave nothing of what is written to are a concatenation."""
+    whole, writes = sizes_of(m.result), list(_writes(m.result))
+    if whole is None or any(op_name(use.owner.operation) in _SCATTERS for use in m.result.uses):
+        raise NoMatch("")
+    places = sorted(((*_written(op, whole), op) for op in writes), key=lambda place: place[1].start)
+    dim, end = places[0][0], 0
+    for other, indices, _ in places:
+        m.need(other == dim and indices.step == 1 and indices.start == end, "the slices do not follow each other")
+        end = indices.stop
+    m.need(end == whole[dim], "they leave some of what is written to")
+    pieces = [_at_rank(m, op.operands[1], dim, len(whole)) for _, _, op in places]
+    elements = ir.Operation.create(
+        "torch.prim.ListConstruct", results=[ir.Type.parse("!torch.list<vtensor>")], operands=pieces
+    )
+    return m.build("cat", elements.result, m.number(dim))
+
+
+def _at_rank(m: Match, piece: ir.Value, dim: int, rank: int) -> ir.Value:
+    """What is written at a single index, as a slice of one."""
+    shape = size_exprs(piece)
+    if shape is None or dtype_of(piece) != dtype_of(m.result):
+        raise NoMatch("a slice of unknown sizes, or of another element type")
+    exprs, symbols = shape
+    if len(exprs) == rank:
+        return piece
+    one = ir.AffineConstantExpr.get(1)
+    return m.build_shaped("unsqueeze", [piece, m.number(dim)], [*exprs[:dim], one, *exprs[dim:]], symbols)
+
+
 def _writes(value: ir.Value) -> Iterator[ir.Operation]:
-    """The scatters of slices that make a value, the last first."""
+    """The scatters of slices and single indices that make a value, the last first."""
     op = defining_op(value)
-    while op is not None and op_name(op) == "torch.aten.slice_scatter":
+    while op is not None and op_name(op) in _SCATTERS:
         yield op
         op = defining_op(op.operands[0])
 
 
 def _written(op: ir.Operation, whole: tuple[int | str, ...]) -> tuple[int, range]:
-    """The dim and the indices along it that a scatter of a slice writes; those of a dynamic size end nowhere.
+    """The dim and the indices along it that a scatter writes; those of a dynamic size end nowhere.
 
-    (self, src, dim, start, end, step).
+    (self, src, dim, start, end, step), or (self, src, dim, index).
     """
-    dim, start, end, step = (python_value(op.operands[k]) for k in (2, 3, 4, 5))
+    bounds = [python_value(x) for x in list(op.operands)[2:]]
+    if _SCATTERS[op_name(op)] == "select_scatter":
+        bounds = [*bounds, bounds[1] + 1 if isinstance(bounds[1], int) and bounds[1] != -1 else None, 1]
+    dim, start, end, step = bounds
     start, end = 0 if start is None else start, _NO_END if end is None else end
     if not (isinstance(dim, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int)):
         raise NoMatch("bounds are known only at run time")

@@ -42,6 +42,7 @@ _OVERLOADS: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}.Tensor", f"{name}.Scalar") for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "squeeze": ("squeeze.dim",),
     "cast": ("_to_copy",),
+    "write": ("slice_scatter", "select_scatter"),
 }
 _COMMUTATIVE = {
     "add.Tensor",

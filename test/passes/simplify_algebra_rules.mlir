@@ -1887,7 +1887,7 @@ func.func @slice_cat(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,
 
 // -----
 
-// add(slice_scatter(x, a), slice_scatter(y, b)) -> slice_scatter(slice_scatter(x, a + 0), b + 0)  (x, y = 0)
+// add(write(x, a), write(y, b)) -> write(write(x, a + 0), b + 0)  (x, y = 0)
 // CHECK-LABEL: func.func @add_scatters(
 // SAFE: torch.aten.add.Scalar %arg0
 // SAFE: torch.aten.add.Scalar %arg1
@@ -1914,6 +1914,24 @@ func.func @add_scatters(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<
   %3 = torch.aten.add.Tensor %0, %1, %int1 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,8],f32>, !torch.int -> !torch.vtensor<[3,8],f32>
   %4 = torch.aten.add.Tensor %3, %2, %int1 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,8],f32>, !torch.int -> !torch.vtensor<[3,8],f32>
   return %4 : !torch.vtensor<[3,8],f32>
+}
+
+// -----
+
+// write(write(x, a), b) -> cat([a, b])  (all of x)
+// CHECK-LABEL: func.func @writes_cat(
+// CHECK: %[[X:.+]] = torch.aten.unsqueeze %arg1, %int1
+// CHECK: %[[ALL:.+]] = torch.prim.ListConstruct %[[X]], %arg2
+// CHECK: torch.aten.cat %[[ALL]], %int1
+// CHECK-NOT: torch.aten.select_scatter
+// CHECK: return
+func.func @writes_cat(%arg0: !torch.vtensor<[3,2,4],f32>, %arg1: !torch.vtensor<[3,4],f32>, %arg2: !torch.vtensor<[3,1,4],f32>) -> !torch.vtensor<[3,2,4],f32> {
+  %int0 = torch.constant.int 0
+  %int1 = torch.constant.int 1
+  %int2 = torch.constant.int 2
+  %0 = torch.aten.slice_scatter %arg0, %arg2, %int1, %int1, %int2, %int1 : !torch.vtensor<[3,2,4],f32>, !torch.vtensor<[3,1,4],f32>, !torch.int, !torch.int, !torch.int, !torch.int -> !torch.vtensor<[3,2,4],f32>
+  %1 = torch.aten.select_scatter %0, %arg1, %int1, %int0 : !torch.vtensor<[3,2,4],f32>, !torch.vtensor<[3,4],f32>, !torch.int, !torch.int -> !torch.vtensor<[3,2,4],f32>
+  return %1 : !torch.vtensor<[3,2,4],f32>
 }
 
 // -----

@@ -20,7 +20,7 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.access import Indices, compose
 from kiln.lowering.tile.body import indexing_maps, invert, output_map
 
-__all__ = ["Cut", "choose_cut", "choose_cuts", "lane_borders"]
+__all__ = ["MOST_PIECES", "Cut", "choose_cut", "choose_cuts", "code_of", "lane_borders"]
 
 MOST_PIECES = 256
 """Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
@@ -109,9 +109,16 @@ class _Reach:
         self.guards += 1
         ranges: dict[int, tuple[int, int]] = {}
         inner = list(indices)
+        is_known = True
         for dim, low, high in where:
             inner[dim] = self.e.loops.simplify(indices[dim] - low)
             bounds = affine.constant_of(low), affine.constant_of(high)
+            at = affine.constant_of(indices[dim])
+            if at is not None and bounds[0] is not None and bounds[1] is not None:
+                if not bounds[0] <= at < bounds[1]:
+                    return
+                continue
+            is_known = False
             line = affine.linear_coefficients(indices[dim])
             offset = affine.constant_of(line[0]) if line is not None else None
             if line is None or offset is None or bounds[0] is None or bounds[1] is None:
@@ -120,7 +127,7 @@ class _Reach:
                 d = next(iter(line[1]))
                 ranges[d] = bounds[0] - offset, bounds[1] - offset
                 self.borders.setdefault(d, set()).update(ranges[d])
-        node.reads.append((self.node(value, tuple(inner)), self.guards, ranges))
+        node.reads.append((self.node(value, tuple(inner)), 0 if is_known else self.guards, ranges))
 
 
 Box = dict[int, tuple[int, int]]
@@ -149,6 +156,13 @@ def _code(nodes: Iterable[_Node], box: Box) -> int:
                 seen.add(key)
                 work.append(key)
     return total
+
+
+def code_of(e: Evaluator, values: Sequence[tuple[ir.Value, Indices]]) -> int:
+    """Ops of the code that computes `values` at indices in uncut loops."""
+    reach = _Reach(e)
+    box = {d: (0, n) for d, x in enumerate(e.loops.extents) if (n := affine.constant_of(x)) is not None}
+    return _code([reach.node(value, indices) for value, indices in values], box)
 
 
 def choose_cuts(

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering import paths
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.cuts import Cut, choose_cuts
+from kiln.lowering.cpu.tile.cuts import MORE_CODE, MOST_PIECES, Cut, choose_cuts, code_of
 from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.row_functions import cost_behind, function_dim
 from kiln.lowering.cpu.tile.row_stage import ROWS, block_dim
 from kiln.lowering.cpu.tile.splitting import SPLIT, split_dims
@@ -24,6 +26,7 @@ from kiln.lowering.cpu.tile.turns import turning_dim
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
+from kiln.lowering.tile.pieces import Group, cut_group, whole_groups
 
 
 @dataclass
@@ -65,20 +68,45 @@ class Nest:
     functions: bool = False
 
 
-def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
+_TAKEN = paths.group("cpu cuts", "pieces in one nest")
+
+
+def nest_groups(kernel: Kernel) -> list[Group]:
+    """The nests of a fusion's loops: results that share one, in pieces if some of a concatenation can share one, too.
+
+    Pieces of at least a vector: shorter ones are written from within blocks of lanes (turns.py).
+    """
+    found: list[Group] = []
+    for group in whole_groups(kernel.body):
+        pieces = cut_group(kernel.body, kernel.layouts, group, target().vector_bytes, MOST_PIECES)
+        is_shared = any(len(piece.stored) > len(group.stored) for piece in pieces)
+        if is_shared and sum(_code(kernel, piece) for piece in pieces) <= MORE_CODE * _code(kernel, group):
+            _TAKEN("pieces in one nest")
+            found += pieces
+        else:
+            found.append(group)
+    return found
+
+
+def _code(kernel: Kernel, group: Group) -> int:
+    e = kernel.evaluator()
+    dims = [e.loops.new(extent) for extent in group.extents]
+    return code_of(e, [(root.value, root.indices) for root in _roots(e, group, dims)])
+
+
+def plan_nest(e: Evaluator, group: Group, by_rows: bool = False) -> Nest:
     """Choose the loops of a group of roots.
 
     by_rows: the last dim is the lane, unless a reduction's result is indexed by it; all dims before it are outer loops.
     """
     body = e.body
-    main = body.dims(group[0][1])
-    dims = [e.loops.new(extent).position for extent in main]
+    dims = [e.loops.new(extent).position for extent in group.extents]
     accesses = _collect(e, group, [ir.AffineDimExpr.get(d) for d in dims])
     reduced = _reduced(accesses, dims)
     if by_rows:
         return _rows_nest(e, group, dims, accesses)
     groups = merge_groups(accesses, dims, e.loops, [d in reduced for d in dims])
-    partial = [set(x for x in m if x is not None) for _, _, m in group[1:]]
+    partial = [{x for x in s.mapping if x is not None} for s in group.stored[1:]]
     for g in list(groups):
         # A root on some of the dims only needs these by themselves.
         members = {dims.index(d) for d in g}
@@ -95,7 +123,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     turns = None
     if lane is not None and not accesses.reduced:
         turns = turning_dim(accesses, lane, merged.dims, e.loops)
-    roots = _roots(group, merged.exprs)
+    roots = _roots(e, group, merged.exprs)
     rows = lane is not None and bool(accesses.reduced) and lane not in reduced
     outer = [d for d in merged.dims if d in reduced and d not in (lane, turns)]
     inner = [d for d in merged.dims if d not in reduced and d != lane]
@@ -123,11 +151,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cuts, turns, functions)
 
 
-def _split(
-    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], accesses: Accesses, merged: Merged
-) -> Merged:
+def _split(e: Evaluator, group: Group, accesses: Accesses, merged: Merged) -> Merged:
     """`merged`, or loops over parts of its dims where lanes along a part cost no more; `accesses` are those before."""
-    if accesses.reduced or accesses.opaque or any(None in mapping for _, _, mapping in group) or not merged.dims:
+    if accesses.reduced or accesses.opaque or any(None in s.mapping for s in group.stored) or not merged.dims:
         return merged
     whole = _collect(e, group, merged.exprs)
     split = split_dims(whole, merged.dims, e.loops)
@@ -149,24 +175,27 @@ def _split(
     return found if is_cheaper else merged
 
 
-def _wants_vectors(body: FusionBody, group: list[tuple[int, ir.Value, list[int | None]]]) -> bool:
-    return cost_behind(body, [value for _, value, _ in group]) >= target().rules.loops.function_cost
+def _wants_vectors(body: FusionBody, group: Group) -> bool:
+    return cost_behind(body, [s.value for s in group.stored]) >= target().rules.loops.function_cost
 
 
-def _rows_nest(
-    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], dims: list[int], accesses: Accesses
-) -> Nest:
+def _rows_nest(e: Evaluator, group: Group, dims: list[int], accesses: Accesses) -> Nest:
     # Where a row is one number, the main root has no dim but those of the rows: none at all for a single row.
     of_rows = {d for _, at in accesses.reduced for x in at for d in affine.dims_in(x)}
     lane = None if not dims or dims[-1] in of_rows else dims[-1]
     outer = [d for d in dims if d != lane]
-    roots = _roots(group, [ir.AffineDimExpr.get(d) for d in dims])
+    roots = _roots(e, group, [ir.AffineDimExpr.get(d) for d in dims])
     return Nest(roots, outer, [], lane, lane is not None, False, _reductions(e.body, accesses, dims))
 
 
-def _roots(group: list[tuple[int, ir.Value, list[int | None]]], exprs: Sequence[ir.AffineExpr]) -> list[Root]:
+def _roots(e: Evaluator, group: Group, exprs: Sequence[ir.AffineExpr]) -> list[Root]:
+    """What is stored, at indices over the nest's dims, which are `exprs`."""
     zero = ir.AffineConstantExpr.get(0)
-    return [Root(i, value, tuple(zero if x is None else exprs[x] for x in mapping)) for i, value, mapping in group]
+    at = [[e.loops.simplify(x + start) for x, start in zip(exprs, s.start, strict=True)] for s in group.stored]
+    return [
+        Root(s.position, s.value, tuple(zero if x is None else mine[x] for x in s.mapping))
+        for s, mine in zip(group.stored, at, strict=True)
+    ]
 
 
 def _reductions(body: FusionBody, accesses: Accesses, dims: Sequence[int]) -> list[tuple[ir.Value, Indices]]:
@@ -195,16 +224,12 @@ def _few_units(e: Evaluator, outer: list[int], pieces: int) -> bool:
     return units < rules.parallel_units or (pieces > 1 and units < rules.piece_units * pieces)
 
 
-def _collect(
-    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], exprs: Sequence[ir.AffineExpr]
-) -> Accesses:
+def _collect(e: Evaluator, group: Group, exprs: Sequence[ir.AffineExpr]) -> Accesses:
     accesses = Accesses(e.body, e.loops, e.layouts)
-    zero = ir.AffineConstantExpr.get(0)
-    for i, value, mapping in group:
-        indices = tuple(zero if x is None else exprs[x] for x in mapping)
-        around = frozenset(d for x in indices for d in affine.dims_in(x))
-        accesses.visit(value, indices, around)
-        accesses.store(e.layouts[len(e.body.tensors) + i], value, indices, around)
+    for root in _roots(e, group, exprs):
+        around = frozenset(d for x in root.indices for d in affine.dims_in(x))
+        accesses.visit(root.value, root.indices, around)
+        accesses.store(e.layouts[len(e.body.tensors) + root.position], root.value, root.indices, around)
     return accesses
 
 

@@ -60,7 +60,7 @@ from kiln.lowering.cpu.tile.rows_schedule import ROW_UNIT, find_products, plan_p
 from kiln.lowering.cpu.tile.scopes import Scope
 from kiln.lowering.emitters import emits
 from kiln.lowering.tile.layouts import offset_of as layout_offset
-from kiln.lowering.tile.roots import group_roots
+from kiln.lowering.tile.pieces import whole_groups
 
 __all__ = ["emit_product_fusion"]
 
@@ -230,7 +230,7 @@ class _PhaseEmitter:
 
     def _loops(self, body: PhaseBody, span: tuple[Index, Index] | None) -> None:
         """The nests behind the products: this thread's share of them, or those of a span of rows."""
-        for group in group_roots(body):
+        for group in whole_groups(body):
             e = self._evaluator(body, (span[0] if span else 0, 0))
             nest = plan_nest(e, group, by_rows=span is not None)
             if span is None:

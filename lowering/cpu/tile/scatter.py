@@ -10,10 +10,12 @@ starts (`in_place`, see `reuse-buffers`), or zeros, which each thread writes to 
 
 Lanes go along a dim that no index depends on, where memory is contiguous in the result (rows of features). Without
 such a dim, values and indices are computed in vectors and written one by one, as lanes may go to one place.
+
+A thread that walks all elements but writes some lists these first (scatter_lists.py).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
@@ -27,6 +29,7 @@ from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
+from kiln.lowering.cpu.tile.scatter_lists import write_listed
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.emitters import emits
 from kiln.lowering.tile.access import Accesses, Indices, compose_one
@@ -34,7 +37,11 @@ from kiln.lowering.tile.merging import merge_groups, merged_dims
 from kiln.lowering.tile.scatters import named_dims, scatter_of, target_index
 
 _TAKEN = paths.group(
-    "cpu scatter", *("rows", "vectors, one by one", "scattered vectors", "one by one"), "threads by index", "onto zeros"
+    "cpu scatter",
+    *("rows", "vectors, one by one", "scattered vectors", "one by one"),
+    "threads by index",
+    "listed",
+    "onto zeros",
 )
 
 _COMBINE: dict[str, tuple[Callable[..., ir.Value], Callable[..., ir.Value]]] = {
@@ -43,6 +50,10 @@ _COMBINE: dict[str, tuple[Callable[..., ir.Value], Callable[..., ir.Value]]] = {
     "amin": (arith.minimumf, arith.minsi),
 }
 """Of floats, of integers."""
+
+
+Slice = tuple[Index, Index]
+"""The part [low, high) of the shared dim that one thread writes."""
 
 
 @emits(kiln.ScatterNdOp, target="cpu")
@@ -54,7 +65,7 @@ def emit_scatter(kernel: Kernel) -> None:
     if not from_zero and e.body.argument_position(op.operands[0]) is None:
         raise UnsupportedError("kiln.scatter_nd", str(op.location), "what is written to is computed in the kernel")
     walk = _plan(e, op)
-    slice_ = b.split(kernel.tid, kernel.nt, e.index(e.loops.simplify(e.body.dims(op.results[0])[walk.shared])))
+    slice_ = b.split(kernel.tid, kernel.nt, e.index(walk.size))
     if from_zero:
         _TAKEN("onto zeros")
         _zero(walk, slice_)
@@ -65,7 +76,7 @@ def emit_scatter(kernel: Kernel) -> None:
 
 
 @dataclass
-class _Walk:
+class Walk:
     """The loops over what is written.
 
     point: the index of an element of `src`. outer: the loops around the lane, in order. shared: the dim of the result
@@ -80,40 +91,66 @@ class _Walk:
     shared: int
     loop: int | None
     rows: bool
+    _reserved: dict[str, list[ir.AffineExpr]] = field(default_factory=dict[str, list[ir.AffineExpr]])
 
     @property
     def b(self) -> Builder:
+        """Emits the kernel's ops."""
         return self.e.b
+
+    @property
+    def size(self) -> ir.AffineExpr:
+        """Of the dim that threads share."""
+        return self.e.loops.simplify(self.e.body.dims(self.op.results[0])[self.shared])
 
     @property
     def number(self) -> int:
         """The result's buffer."""
         return len(self.e.body.tensors) + self.e.body.mine[0]
 
-    def emit(self, slice_: tuple[Index, Index]) -> None:
+    def emit(self, slice_: Slice) -> None:
         """All that a thread writes to its slice [low, high) of the shared dim."""
         if self.loop is None:
             _TAKEN("threads by index")
-        _in_loops(self.e, self.outer, {} if self.loop is None else {self.loop: slice_}, lambda: self._inside(slice_))
+        bounds = {} if self.loop is None else {self.loop: slice_}
+        dims = [*self.outer, *([self.lane] if self.lane is not None else [])]
+        if self.loop is not None or self.rows or self.reduce == "none" or not dims:
+            in_loops(self.e, self.outer, bounds, lambda: self._inside(slice_))
+            return
+        _TAKEN("listed")
+        b, (low, high) = self.b, slice_
+        size = self.e.index(self.size)
+        is_alone = b.andc(b.cmpi("sle", low, 0), b.cmpi("sge", high, size))
 
-    def _inside(self, slice_: tuple[Index, Index]) -> None:
+        def alone() -> None:
+            with self.e.inside({}):
+                in_loops(self.e, self.outer, {}, lambda: self._inside(None))
+
+        def among_others() -> None:
+            with self.e.inside({}):
+                in_loops(self.e, dims[:-1], {}, lambda: write_listed(self, dims[-1], slice_))
+
+        b.if_(is_alone, alone, among_others)
+
+    def _inside(self, slice_: Slice | None) -> None:
         e = self.e
         if self.lane is None:
             _TAKEN("one by one")
-            at = self._at()
-            self._if(self._is_mine(at, slice_), lambda: self._write_one(at))
+            at = self.at()
+            self._if(self.is_mine(at, slice_), lambda: self._write_one(at))
         elif self.rows:
             _TAKEN("rows")
-            at = self._at()
+            at = self.at()
             width = planning.lane_width(e, self.lane, 2)
-            self._if(self._is_mine(at, slice_), lambda: _in_lanes(e, self.lane, width, lambda: self._write_row(at)))
+            self._if(self.is_mine(at, slice_), lambda: _in_lanes(e, self.lane, width, lambda: self._write_row(at)))
         else:
-            _TAKEN("scattered vectors" if self._reduce == "none" else "vectors, one by one")
+            _TAKEN("scattered vectors" if self.reduce == "none" else "vectors, one by one")
             width = planning.lane_width(e, self.lane, 1)
             _in_lanes(e, self.lane, width, lambda: self._write_lanes(slice_))
 
     @property
-    def _reduce(self) -> str:
+    def reduce(self) -> str:
+        """How what is written is combined with what is there: "none", "sum", "amax" or "amin"."""
         return ir.StringAttr(self.op.operation.attributes["reduce"]).value
 
     def _if(self, condition: Condition, then: Callable[[], None]) -> None:
@@ -123,88 +160,97 @@ class _Walk:
 
         self.b.if_(condition, inside)
 
-    def _at(self) -> list[Any]:
+    def at(self) -> list[Any]:
         """Where the element goes: expressions, and along the dims that indices tell, values."""
         at: list[Any] = list(target_index(self.op, self.point))
         for d, index in zip(named_dims(self.op), list(self.op.operands)[2:], strict=True):
             at[d] = self.b.to_index(self.e.eval(index, tuple(self.point)))
         return at
 
-    def _is_mine(self, at: Sequence[Any], slice_: tuple[Index, Index]) -> Condition:
-        """Whether an element, or which of the lanes, goes to this thread's slice."""
-        if self.loop is not None:
+    def is_mine(self, at: Sequence[Any], slice_: Slice | None) -> Condition:
+        """Whether an element, or which of the lanes, goes to this thread's slice (None: all do)."""
+        if self.loop is not None or slice_ is None:
             return True
         b, low, high = self.b, *slice_
         row, first, size = b.together(at[self.shared], b.value(low), b.value(b.subi(high, low)))
         return b.cmpi("ult", arith.subi(row, first), size)
 
-    def _value(self) -> ir.Value:
+    def value(self) -> ir.Value:
+        """What is written."""
         value = self.e.eval(self.op.operands[1], tuple(self.point))
         return self.e.stored(value)
 
     def _combined(self, old: ir.Value, new: ir.Value) -> ir.Value:
-        of_floats, of_integers = _COMBINE[self._reduce]
+        of_floats, of_integers = _COMBINE[self.reduce]
         element = ir.VectorType(new.type).element_type if isinstance(new.type, ir.VectorType) else new.type
         return of_floats(old, new) if isinstance(element, ir.FloatType) else of_integers(old, new)
 
-    def _write_at(self, offset: Index, value: ir.Value) -> None:
+    def write_at(self, offset: Index, value: ir.Value) -> None:
+        """Write a scalar, or combine it with what is there."""
         buffer = self.e.buffers[self.number]
-        new = value if self._reduce == "none" else self._combined(self.b.load(buffer, offset), value)
+        new = value if self.reduce == "none" else self._combined(self.b.load(buffer, offset), value)
         self.b.store(new, buffer, offset)
 
     def _write_one(self, at: Sequence[Any]) -> None:
-        self._write_at(self.e.apply(self.e.layouts[self.number].results[0], at), self._value())
+        self.write_at(self.e.apply(self.e.layouts[self.number].results[0], at), self.value())
 
     def _write_row(self, at: Sequence[Any]) -> None:
         e, b, lane = self.e, self.b, self.e.lane
         buffer = e.buffers[self.number]
         line = e.line(e.layouts[self.number], at)
         assert line is not None
-        value = e.splat(self._value())
-        if self._reduce != "none":
+        value = e.splat(self.value())
+        if self.reduce != "none":
             value = self._combined(b.vload(buffer, line[0], lane.width, lane.mask), value)
         b.vstore(value, buffer, line[0], lane.mask)
 
-    def _write_lanes(self, slice_: tuple[Index, Index]) -> None:
-        e, b, lane = self.e, self.b, self.e.lane
-        at = self._at()
-        value = e.splat(self._value())
-        offsets = e.splat(b.value(e.apply(e.layouts[self.number].results[0], at)))
-        mine = self._is_mine(at, slice_)
-        mask = lane.mask if mine is True else e.splat(b.condition(mine))
-        if mask is not None and mask is not lane.mask and lane.mask is not None:
-            mask = arith.andi(mask, lane.mask)
-        if self._reduce == "none":
-            every = mask if mask is not None else b.mask_of([True] * lane.width)
-            vector.ScatterOp(None, e.buffers[self.number], [b.value(0)], offsets, every, value)
+    def _write_lanes(self, slice_: Slice | None) -> None:
+        b = self.b
+        offsets, value, mask = self.lanes(slice_)
+        if self.reduce == "none":
+            every = mask if mask is not None else b.mask_of([True] * self.e.lane.width)
+            vector.ScatterOp(None, self.e.buffers[self.number], [b.value(0)], offsets, every, value)
             return
-        if mask is not None:
-            offsets = arith.select(mask, offsets, b.int_(-1, offsets.type))
-        width = ir.AffineConstantExpr.get(lane.width)
-        kept = [e.scratch.view(e, area, width, t) for area, t in zip(self._areas(), self._kept_types(), strict=True)]
-        b.vstore(offsets, kept[0], 0)
-        b.vstore(value, kept[1], 0)
+        kept = self.keep(offsets, value, mask)
 
         def one(i: Index) -> None:
             offset = b.load(kept[0], i)
-            b.if_(mask is None or b.cmpi("sge", offset, 0), lambda: self._write_at(offset, b.load(kept[1], i)))
+            b.if_(mask is None or b.cmpi("sge", offset, 0), lambda: self.write_at(offset, b.load(kept[1], i)))
 
-        b.for_(0, lane.width, 1, one)
+        b.for_(0, self.e.lane.width, 1, one)
 
-    def _kept_types(self) -> list[ir.Type]:
-        return [self.b.index_type, ir.RankedTensorType(self.op.operands[1].type).element_type]
+    def lanes(self, slice_: Slice | None) -> tuple[ir.Value, ir.Value, ir.Value | None]:
+        """Where the lanes' elements go, what they are, and which of them this thread writes (None: all)."""
+        e, b, lane = self.e, self.b, self.e.lane
+        at = self.at()
+        value = e.splat(self.value())
+        offsets = e.splat(b.value(e.apply(e.layouts[self.number].results[0], at)))
+        mine = self.is_mine(at, slice_)
+        mask = lane.mask if mine is True else e.splat(b.condition(mine))
+        if mask is not None and mask is not lane.mask and lane.mask is not None:
+            mask = arith.andi(mask, lane.mask)
+        return offsets, value, mask
 
-    def _areas(self) -> list[ir.AffineExpr]:
-        """Scratch for offsets and values of one block of lanes."""
-        if self._reserved is None:
-            width = ir.AffineConstantExpr.get(self.e.lane.width)
-            self._reserved = [self.e.scratch.reserve(width, t) for t in self._kept_types()]
-        return self._reserved
+    def keep(self, offsets: ir.Value, value: ir.Value, mask: ir.Value | None) -> list[ir.Value]:
+        """Scratch memory with the lanes' offsets, -1 for those that are not written, and with their values."""
+        b = self.b
+        if mask is not None:
+            offsets = arith.select(mask, offsets, b.int_(-1, offsets.type))
+        kept = self.scratch("lanes", self.e.lane.width)
+        b.vstore(offsets, kept[0], 0)
+        b.vstore(value, kept[1], 0)
+        return kept
 
-    _reserved: list[ir.AffineExpr] | None = None
+    def scratch(self, name: str, count: int) -> list[ir.Value]:
+        """Scratch memory for so many offsets, and for their values."""
+        types = [self.b.index_type, ir.RankedTensorType(self.op.operands[1].type).element_type]
+        size = ir.AffineConstantExpr.get(count)
+        if name not in self._reserved:
+            self._reserved[name] = [self.e.scratch.reserve(size, t) for t in types]
+        return [self.e.scratch.view(self.e, at, size, t) for at, t in zip(self._reserved[name], types, strict=True)]
 
 
-def _plan(e: Evaluator, op: ir.OpView) -> _Walk:
+def _plan(e: Evaluator, op: ir.OpView) -> Walk:
     """Which dim threads share, which dims are one loop, where the lanes are."""
     body = e.body
     dims = [e.loops.new(size) for size in body.dims(op.operands[1])]
@@ -221,7 +267,7 @@ def _plan(e: Evaluator, op: ir.OpView) -> _Walk:
     free = [d for d in candidates if d not in told and _is_contiguous(e, op, point, d)]
     lane = free[-1] if free else planning.choose_lane(found, candidates, e.loops) if _pays(e, op) else None
     outer = [d for d in merged.dims if d not in (lane, loop)]
-    return _Walk(e, op, point, outer if loop is None else [loop, *outer], lane, shared, loop, bool(free))
+    return Walk(e, op, point, outer if loop is None else [loop, *outer], lane, shared, loop, bool(free))
 
 
 def _pays(e: Evaluator, op: ir.OpView) -> bool:
@@ -272,7 +318,7 @@ def _is_contiguous(e: Evaluator, op: ir.OpView, point: Sequence[ir.AffineExpr], 
     return linear is not None and loop in linear[1] and linear[1][loop] == one
 
 
-def _zero(walk: _Walk, slice_: tuple[Index, Index]) -> None:
+def _zero(walk: Walk, slice_: Slice) -> None:
     """Zeros in this thread's slice of the result."""
     e, number = walk.e, walk.number
     dims = [e.loops.new(size) for size in e.body.dims(walk.op.results[0])]
@@ -297,10 +343,10 @@ def _zero(walk: _Walk, slice_: tuple[Index, Index]) -> None:
         else:
             _in_lanes(e, lane, planning.lane_width(e, lane, 4), store)
 
-    _in_loops(e, [shared, *(d for d in others if d != lane)], {shared: slice_}, inside)
+    in_loops(e, [shared, *(d for d in others if d != lane)], {shared: slice_}, inside)
 
 
-def _in_loops(
+def in_loops(
     e: Evaluator, dims: Sequence[int], bounds: dict[int, tuple[Index, Index]], inside: Callable[[], None]
 ) -> None:
     """Loops one inside of the other; `bounds` are those of a loop that does not run over its whole extent."""
@@ -312,7 +358,7 @@ def _in_loops(
 
     def body(i: Index) -> None:
         with e.inside({dims[0]: i}):
-            _in_loops(e, dims[1:], bounds, inside)
+            in_loops(e, dims[1:], bounds, inside)
 
     e.b.for_(low, e.b.mini(high, extent) if dims[0] in bounds else high, 1, body)
 

@@ -18,12 +18,12 @@ from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.rules import LoopRules, rules_for
-from kiln.lowering.gpu.tile.cuts import Group
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.gpu.tile.spread import thread_elements
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
 from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients, repeats, walks_runs
+from kiln.lowering.tile.pieces import Group
 
 _TAKEN = paths.group(
     "gpu loops",

@@ -138,25 +138,46 @@ func.func @pieces(%x: tensor<256x100xf32>, %y: tensor<256x156xf32>) -> tensor<25
 
 // -----
 
-// Loops over two concatenated dims are cut at the borders of both: each of the four pieces reads its own operand alone.
+// Loops over two concatenated dims are cut at the borders of both: each of the pieces reads its own operand alone.
 
 // CHECK-LABEL: func.func @cat
 // CHECK-NOT: maskedload
 // CHECK-NOT: arith.select
 // CHECK: vector.load %arg0
 // CHECK: vector.store
-// CHECK: vector.load %arg1
-// CHECK: vector.store
 // CHECK: vector.load %arg0
 // CHECK: vector.store
 // CHECK: vector.load %arg1
 // CHECK: vector.store
+// CHECK: vector.load %arg2
+// CHECK: vector.store
 // CHECK-NOT: vector.load
 // CHECK: return
-func.func @two_dims(%x: tensor<80x20x64xf32>, %y: tensor<80x30x64xf32>) -> tensor<160x50x64xf32> {
+func.func @two_dims(%x: tensor<80x20x64xf32>, %y: tensor<80x30x64xf32>, %z: tensor<80x50x64xf32>) -> tensor<160x50x64xf32> {
   %r = "kiln.cat"(%x, %y) {dim = 1 : i64, shape = affine_map<() -> (80, 50, 64)>} : (tensor<80x20x64xf32>, tensor<80x30x64xf32>) -> tensor<80x50x64xf32>
-  %s = "kiln.cat"(%r, %r) {dim = 0 : i64, shape = affine_map<() -> (160, 50, 64)>} : (tensor<80x50x64xf32>, tensor<80x50x64xf32>) -> tensor<160x50x64xf32>
+  %s = "kiln.cat"(%z, %r) {dim = 0 : i64, shape = affine_map<() -> (160, 50, 64)>} : (tensor<80x50x64xf32>, tensor<80x50x64xf32>) -> tensor<160x50x64xf32>
   return %s : tensor<160x50x64xf32>
+}
+
+// -----
+
+// Pieces of one size that read the same elements share a nest: each element is loaded once, and stored in both.
+
+// CHECK-LABEL: func.func @generic_cat
+// CHECK: vector.load %arg0
+// CHECK: arith.negf
+// CHECK-COUNT-2: vector.store %{{.*}}, %arg1
+// CHECK-NOT: vector.load
+// CHECK: return
+func.func @halves(%x: tensor<64x80x64xf32>) -> tensor<64x160x64xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (64, 80, 64)>} : () -> tensor<64x80x64xf32>
+  %n = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : tensor<64x80x64xf32>) outs(%e : tensor<64x80x64xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %0 = arith.negf %i : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x80x64xf32>
+  %r = "kiln.cat"(%n, %x) {dim = 1 : i64, shape = affine_map<() -> (64, 160, 64)>} : (tensor<64x80x64xf32>, tensor<64x80x64xf32>) -> tensor<64x160x64xf32>
+  return %r : tensor<64x160x64xf32>
 }
 
 // -----

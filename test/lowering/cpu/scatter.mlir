@@ -26,13 +26,27 @@ func.func @embedding(%g: tensor<40x50x64xf32>, %i: tensor<40x50xi64>) -> tensor<
 
 // -----
 
-// Lanes may go to one place: what is cheap to compute is added one by one, without vectors.
+// Lanes may go to one place: what is cheap to compute is added one by one, without vectors. A thread that does not write
+// all of the result lists its elements without a branch, and adds these.
 
 // CHECK: func.func @copy
 // CHECK: func.func @{{.*}}scatter_nd
 // CHECK-NOT: vector.
+// CHECK: scf.if
 // CHECK: memref.load %{{.*}} : memref<?xi64>
 // CHECK: memref.load
+// CHECK: arith.addf
+// CHECK: memref.store
+// CHECK: } else {
+// CHECK: %[[LISTED:.*]] = scf.for {{.*}} iter_args(%[[COUNT:.*]] =
+// CHECK: %[[MINE:.*]] = arith.cmpi ult
+// CHECK-NOT: scf.if
+// CHECK: memref.store %{{.*}}, %{{.*}}[%[[COUNT]]]
+// CHECK: memref.store %{{.*}}, %{{.*}}[%[[COUNT]]]
+// CHECK: %[[ONE:.*]] = arith.select %[[MINE]]
+// CHECK: %[[MORE:.*]] = arith.addi %[[COUNT]], %[[ONE]]
+// CHECK: scf.yield %[[MORE]]
+// CHECK: scf.for %{{.*}} = %{{.*}} to %[[LISTED]]
 // CHECK: arith.addf
 // CHECK: memref.store
 func.func @elements(%x: tensor<50xf32>, %i: tensor<200xi64>, %y: tensor<200xf32>) -> tensor<50xf32> {

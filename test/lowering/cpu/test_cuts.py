@@ -40,12 +40,20 @@ def _wavelets(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([low, *steps[::-1]], 1)
 
 
+def _colours(x: torch.Tensor) -> torch.Tensor:
+    red, green, blue = x[:69].view(3, 23, 33).unbind(0)
+    grey = 0.3 * red + 0.6 * green + 0.1 * blue
+    return torch.stack([grey, 0.5 * (blue - grey), red - grey])
+
+
 PROGRAMS: dict[str, Program] = {
     "long pieces": lambda x: torch.cat([x.exp(), x[:, :].cos(), x[3:7]], 0) * 2,
     "short pieces": lambda x: _filter(x, 0),
     "pieces along the lanes": lambda x: _filter(x, 1),
     "wide pieces along the lanes": lambda x: torch.cat([_table(x, 128) * 2, _table(x, 256).sin(), _table(x, 101)], 1),
     "wavelets": _wavelets,
+    "colours": _colours,
+    "filter": lambda x: _filter(_table(x, 256).view(7, 8, 32), 1),
     "sum over pieces": _shifted,
     "inside of a pad": lambda x: F.pad(x, (0, 0, 3, 5), value=1.5).exp() + F.pad(x, (0, 0, 5, 3)).sin(),
     "pads of two dims": lambda x: F.pad(x[None, :, :, None] * torch.ones(3), (0, 0, 2, 5, 4, 1), value=2.0).sin(),
@@ -55,6 +63,11 @@ PROGRAMS: dict[str, Program] = {
     "pieces of pieces": lambda x: torch.cat([torch.cat([x[:2], x[5:]]), F.pad(x[:4], (0, 0, 1, 0))]).tanh(),
     "mean of pieces": lambda x: torch.cat([x[None] + 1, x[None, :, :] * 3, x.abs()[None]]).mean((0, 1)),
     "nothing in a piece": lambda x: torch.cat([x[:0], x, x[4:4]]) - 1,
+}
+
+TAKEN = {
+    "wide pieces along the lanes": "cpu loops: lanes cut at concatenations",
+    **dict.fromkeys(("wavelets", "colours", "filter"), "cpu cuts: pieces in one nest"),
 }
 
 
@@ -71,7 +84,7 @@ def test_against_float64(name: str, threads: int) -> None:
         found = torch.compile(PROGRAMS[name], backend=kiln.backend, options={"fallback": False})(x)
     finally:
         torch.set_num_threads(before)
-    if threads == 1 and ("wide" in name or name == "wavelets"):  # with several threads the kernel is a known one
-        assert paths.taken().get("cpu loops: lanes cut at concatenations")
+    if threads == 1 and name in TAKEN:  # with several threads the kernel is a known one
+        assert paths.taken().get(TAKEN[name])
     for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-5)
