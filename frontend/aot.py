@@ -46,6 +46,7 @@ from kiln.frontend.pooling_gradients import gather_gradients
 from kiln.frontend.pooling_offsets import find_maxima, has_poolings, keep_offsets
 from kiln.frontend.powers import write_powers_less_one
 from kiln.frontend.prims_views import replace_prims_views
+from kiln.frontend.recomputable import knowing_fused_ops
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.saved_channels_last import keep_channels_last
@@ -128,7 +129,8 @@ def _partition(
     keep_offsets(joint, has_poolings(joint) and has_triton_kernels(joint, options))
     share_size_operands(joint)
     _rewrite_for_gpu(joint, options)
-    forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
+    with knowing_fused_ops():
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]
     mark_made(forward, backward)
     round_recomputed(forward, backward)

@@ -12,13 +12,13 @@ from operator import getitem
 from typing import Any, cast
 
 import torch
-from torch._functorch.partitioners import get_default_op_list
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 from torch.utils._pytree import tree_leaves
 
 from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
 from kiln.frontend.kept_statistics import behind
+from kiln.frontend.recomputable import op_types
 from kiln.lowering import paths
 
 __all__ = ["write_out_norms"]
@@ -52,7 +52,7 @@ def _has_known_groups(norm: Node) -> bool:
 
 def _is_worth_it(norm: Node, forward: set[Node]) -> bool:
     """Whether gradients read a norm's result, or what is computed from it, and none needs it in memory."""
-    op_types = get_default_op_list()
+    ops = op_types()
     results = [n for n in norm.users if n.target is getitem and n.args[1] == 0] if norm in forward else []
     pending, seen, is_read = [(n, True) for n in results], set(results), False
     while pending:
@@ -62,8 +62,8 @@ def _is_worth_it(norm: Node, forward: set[Node]) -> bool:
                 if is_result:
                     return False
                 continue
-            is_cheap = op_types.is_recomputable(user)
-            is_view = is_result and op_types.is_view(user)
+            is_cheap = ops.is_recomputable(user)
+            is_view = is_result and ops.is_view(user)
             is_late = user not in forward
             if is_late and is_result and not is_cheap:
                 return False

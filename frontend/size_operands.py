@@ -11,9 +11,9 @@ anyway, with the same sizes, strides and type: the gradient is given that one.
 from collections.abc import Callable, Iterator
 
 import torch
-from torch._functorch.partitioners import get_default_op_list
 from torch.fx import GraphModule, Node
 
+from kiln.frontend.recomputable import op_types
 from kiln.lowering import paths
 
 __all__ = ["share_size_operands"]
@@ -42,7 +42,7 @@ def share_size_operands(joint: GraphModule) -> int:
     found = [n for target in _READ_SIZES_OF for n in graph.find_nodes(op="call_function", target=target)]
     if not found:
         return 0
-    is_cheap: Callable[[Node], bool] = get_default_op_list().is_recomputable
+    is_cheap: Callable[[Node], bool] = op_types().is_recomputable
     late = _dependent_on_tangents(joint)
     changed = 0
     for node in found:

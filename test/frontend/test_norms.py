@@ -163,3 +163,22 @@ def test_gradients_of_rms_norms_as_gpus_trace_them(target: str, has_weight: bool
     )
     for mine, exact in zip(found, expected, strict=has_weight):
         torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y, w: F.triplet_margin_loss(x, y, w),
+        lambda x, y, w: (torch.linalg.vector_norm(x * y, dim=1) * torch.linalg.vector_norm(x + w, 1, 1)).sum()[None],
+        lambda x, y, w: torch.logsumexp(x * y - w, 1),
+        lambda x, y, w: F.logsigmoid(x * y) * w,
+    ],
+)
+def test_what_vector_norms_and_activations_read_is_computed_again(
+    function: Function, dtype: torch.dtype, saved: list[int]
+) -> None:
+    """PyTorch's partitioner knows these ops only as what its decompositions make of them."""
+    torch.manual_seed(1)
+    check(function, [torch.randn(64, 48) for _ in range(3)], "cpu", dtype, False)
+    assert 64 * 48 not in saved
