@@ -9,11 +9,14 @@ memory anyway, and whose result is never computed again.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch._functorch import partitioners
 from torch._functorch.partitioners import OpTypes, get_default_op_list
+from torch.utils._ordered_set import OrderedSet
 
 from kiln.frontend.patched_attributes import patched_attributes
 
@@ -42,7 +45,7 @@ _ELEMENTS = (
     aten.new_ones,
     aten.ones_like,
 )
-_FUSED = (*_REDUCTIONS, *_ELEMENTS)
+_FUSED = OrderedSet[Callable[..., Any]]((*_REDUCTIONS, *_ELEMENTS))
 
 
 def op_types() -> OpTypes:

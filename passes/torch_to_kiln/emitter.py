@@ -171,12 +171,14 @@ class Emitter:
             scalars: list[Any] = []  # of `Number`: a body takes numbers wherever it takes scalars
             for x, read in zip(inputs, reads, strict=True):
                 scalar: Number
+                number_type = compute if round_numbers or not extend or compute is None else compute.compute
                 if read is not None:
                     scalar = loaded[read]
                 elif isinstance(x, SizeNumber):
                     scalar = b.size_number(x, self.state.symbol_value)
-                elif compute is not None and isinstance(x, int | float):
-                    scalar = b.const(x, compute if round_numbers or not extend else compute.compute)
+                    scalar = scalar if number_type is None else b.cast(scalar, number_type)
+                elif number_type is not None and isinstance(x, int | float):
+                    scalar = b.const(x, number_type)
                 else:
                     assert isinstance(x, int | float)
                     scalar = x

@@ -29,6 +29,18 @@ func.func @size_number(%x: !torch.vtensor<[?],f32> {kiln.shape = affine_map<()[s
 
 // -----
 
+// It is exact where arithmetic is, and not rounded to 16 bits, of which it may be out of reach.
+// CHECK-LABEL: func.func @size_number_of_halves
+// CHECK: %[[X:.*]] = arith.extf %{{.*}} : f16 to f32
+// CHECK: %[[N:.*]] = arith.sitofp %{{.*}} : i64 to f32
+// CHECK-NEXT: arith.divf %[[X]], %[[N]] : f32
+func.func @size_number_of_halves(%x: !torch.vtensor<[?],f16> {kiln.shape = affine_map<()[s0] -> (s0)>}, %s: !torch.int {kiln.symbol = "s27"}) -> !torch.vtensor<[?],f16> attributes {kiln.symbols = ["s27"]} {
+  %0 = torch.aten.div.Scalar %x, %s {kiln.shapes = [affine_map<()[s0] -> (s0)>]} : !torch.vtensor<[?],f16>, !torch.int -> !torch.vtensor<[?],f16>
+  return %0 : !torch.vtensor<[?],f16>
+}
+
+// -----
+
 // Symbols are numbered as their values appear, whatever order the torch dialect lists them in.
 // CHECK-LABEL: func.func @order
 // CHECK-SAME: kiln.shape = affine_map<()[s0, s1] -> (s1, s0)>
