@@ -4,8 +4,8 @@
 """What the partitioner takes to be computed in kernels with other ops, and to be cheap enough to compute again.
 
 PyTorch's list is of the ops that are left where Inductor's decompositions have been. Graphs for Kiln have some whole: a
-vector norm, a hard swish. An op that is not in the list is taken for a call, for which its operands are in
-memory anyway, and whose result is never computed again.
+vector norm, a hard swish. An op that is not in the list is taken for a call, whose operands are in memory anyway, and
+whose result is never computed again.
 """
 
 import contextlib
