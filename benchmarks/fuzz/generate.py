@@ -98,7 +98,7 @@ def generate(number: int, target: str) -> Case:
     random = Random(number)
     theme = random.choices(list(THEMES), [weight for weight, _ in _WEIGHTS[target]])[0]
     program = grow(random, THEMES[theme], _SHARE[target], target == "cuda")
-    drawn = setting(random, theme, target, program.is_for_training, program.is_for_inference)
+    drawn = setting(random, theme, target, program)
     return Case(number, program, replace(drawn, dynamic=drawn.dynamic or program.is_dynamic))
 
 
@@ -125,15 +125,13 @@ _PROCESSORS: tuple[dict[str, object], ...] = (
 """Now and then another processor than the host, or products of f32 by tiles of bf16, where a host has these."""
 
 
-def setting(
-    random: Random, theme: str, target: str, is_for_training: bool = False, is_for_inference: bool = False
-) -> Setting:
+def setting(random: Random, theme: str, target: str, program: Program) -> Setting:
     """How a program of a theme is compiled for a target."""
     options: dict[str, object] = {} if target == "cuda" else {"target": target}
-    kinds = {"static": 12, "dynamic": 2 + 4 * (theme == "small"), "training": 0 if is_for_inference else 3}
+    kinds = {"static": 12, "dynamic": 2 + 4 * (theme == "small"), "training": 0 if program.is_for_inference else 3}
     if target == "cpu":
         kinds |= {"freezing": 3}
-    kind = "training" if is_for_training else random.choices(list(kinds), list(kinds.values()))[0]
+    kind = "training" if program.is_for_training else random.choices(list(kinds), list(kinds.values()))[0]
     if kind == "freezing":
         options["freezing"] = True
     if target == "cpu":

@@ -94,8 +94,8 @@ class Input:
 
 @dataclass
 class Program:
-    """Inputs `v0`, `v1`, ...; then one value a line; the values returned. is_for_training: it tests gradients,
-    is_for_inference: PyTorch's own are wrong, is_dynamic: sizes that are known at run time only."""
+    """Inputs `v0`, `v1`, ...; then one value a line; the values returned. is_for_training: it tests gradients;
+    is_for_inference: it has none to test, as PyTorch's are wrong; is_dynamic: it tests sizes known at run time only."""
 
     inputs: list[Input]
     lines: list[str] = field(default_factory=list)

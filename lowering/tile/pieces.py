@@ -66,7 +66,9 @@ def whole_groups(body: FusionBody) -> list[Group]:
 
 
 def cut_group(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Group, run: int, most: int) -> list[Group]:
-    """The nests of a group, cut into `most` pieces at most, which write runs of `run` bytes or more, in the mean."""
+    """The nests of a group, cut into `most` pieces at most, which write runs of `run` bytes or more, in the mean; the
+    group itself where it cannot be cut so, or need not be.
+    """
     if not any(name_of(op) == "kiln.cat" for op in body.operations):
         return [group]
     whole = list(range(len(group.extents)))

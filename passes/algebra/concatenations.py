@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
+from kiln.passes.torch_to_kiln.aten_fallback import op_strides
+from kiln.passes.torch_to_kiln.sizes import share_memory
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, op_name, python_value
 
 from .expressions import Match, NoMatch
@@ -192,6 +194,9 @@ def writes_cat(m: Match) -> ir.Value:
     whole, writes = sizes_of(m.result), list(_writes(m.result))
     if whole is None or any(op_name(use.owner.operation) in _SCATTERS for use in m.result.uses):
         raise NoMatch("")
+    strides, shape = op_strides(m.root, 0), size_exprs(m.result)
+    if strides is not None and shape is not None:
+        m.need(not share_memory(strides, shape[0]), "what is written to one element changes others")
     places = sorted(((*_written(op, whole), op) for op in writes), key=lambda place: place[1].start)
     dim, end = places[0][0], 0
     for other, indices, _ in places:

@@ -4,10 +4,21 @@
 """Small helpers on affine expressions that stand for sizes: constants, and packing of the symbols in use."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch_mlir import ir
 
-__all__ = ["Expr", "as_expr", "constant_of", "dim", "pack_symbols", "product", "renumber", "used_symbols"]
+__all__ = [
+    "Expr",
+    "as_expr",
+    "constant_of",
+    "dim",
+    "pack_symbols",
+    "product",
+    "renumber",
+    "share_memory",
+    "used_symbols",
+]
 
 Expr = ir.AffineExpr
 
@@ -23,6 +34,16 @@ def constant_of(expr: "int | ir.AffineExpr") -> int | None:
         return expr
     expr = expr.maybe_downcast()
     return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
+
+
+def share_memory(strides: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
+    """Whether elements of a tensor lie in one place, as those of windows do (``unfold``), as far as strides are known.
+
+    A size that is known at run time only is at least 2: others are constants.
+    """
+    known = [(constant_of(stride), constant_of(size)) for stride, size in zip(strides, sizes, strict=True)]
+    walked = sorted((s, 2 if n is None else n) for s, n in known if s is not None and (n is None or n > 1))
+    return any(step < inner * count for (inner, count), (step, _) in pairwise(walked))
 
 
 def dim(position: int) -> ir.AffineExpr:

@@ -3,7 +3,6 @@
 """Tensors of which a view is replaced: adjacent elements as ``kiln.cat``, others as a loop that selects."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from torch_mlir import ir
 
@@ -15,7 +14,7 @@ from .registry import lowers
 from .reshape import same_size
 from .scalars import Scalar, ScalarBuilder
 from .shape_ops import cat, pad
-from .sizes import Expr, as_expr, constant_of, dim
+from .sizes import Expr, as_expr, constant_of, dim, share_memory
 from .slices import index_start, slice_start, slice_view
 from .views import copy, reshape_to
 
@@ -154,8 +153,6 @@ def _refuse_shared_memory(cx: LoweringContext) -> None:
     """ATen writes into a copy with the base's strides: where elements of windows share memory (``unfold``), what is
     written to one changes others.
     """
-    strides = [constant_of(s) for s in op_strides(cx.op, 0) or []]
-    sizes = [constant_of(n) for n in cx.result_shape()] if strides else []
-    walked = sorted((s, n) for s, n in zip(strides, sizes, strict=True) if s is not None and n is not None and n > 1)
-    if any(step < inner * count for (inner, count), (step, _) in pairwise(walked)):
+    strides = op_strides(cx.op, 0)
+    if strides is not None and share_memory(strides, cx.result_shape()):
         cx.unsupported("elements of the result share memory")

@@ -28,6 +28,21 @@ func.func @mul_one_promotes(%x: !torch.vtensor<[4],i1>) -> !torch.vtensor<[4],si
 
 // -----
 
+// Near miss: windows share memory, so that what is written to one changes the other.
+// CHECK-LABEL: func.func @writes_to_windows
+// CHECK-COUNT-2: torch.aten.select_scatter
+// CHECK-NOT: torch.aten.cat
+// CHECK: return
+func.func @writes_to_windows(%x: !torch.vtensor<[2,2],f32>, %a: !torch.vtensor<[2],f32>, %b: !torch.vtensor<[2],f32>) -> !torch.vtensor<[2,2],f32> {
+  %i0 = torch.constant.int 0
+  %i1 = torch.constant.int 1
+  %0 = torch.aten.select_scatter %x, %a, %i0, %i1 {kiln.strides = [affine_map<() -> (1, 1)>]} : !torch.vtensor<[2,2],f32>, !torch.vtensor<[2],f32>, !torch.int, !torch.int -> !torch.vtensor<[2,2],f32>
+  %1 = torch.aten.select_scatter %0, %b, %i0, %i0 {kiln.strides = [affine_map<() -> (1, 1)>]} : !torch.vtensor<[2,2],f32>, !torch.vtensor<[2],f32>, !torch.int, !torch.int -> !torch.vtensor<[2,2],f32>
+  return %1 : !torch.vtensor<[2,2],f32>
+}
+
+// -----
+
 // Near miss: adding zeros of another size broadcasts.
 // CHECK-LABEL: func.func @add_zeros_broadcast
 // CHECK: torch.aten.add.Tensor

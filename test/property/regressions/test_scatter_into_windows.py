@@ -16,13 +16,21 @@ def sliced(windows):
     return torch.slice_scatter(windows, windows[:1] * 2, 0, 2, 3)
 
 
-@pytest.mark.parametrize("function", [selected, sliced])
+def every(windows):
+    """All five windows, the first one last."""
+    for i in reversed(range(5)):
+        windows = torch.select_scatter(windows, windows.select(0, i) * (i + 2), 0, i)
+    return windows
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [selected, sliced, every])
 @pytest.mark.parametrize("step", [1, 2])
-def test_windows(function, step):
-    x = torch.arange(6, dtype=torch.float32) + 1
+def test_windows(function, step, dynamic):
+    x = torch.arange(4 * step + 2, dtype=torch.float32) + 1
 
     def model(x):
         return function(x.unfold(0, 2, step))
 
-    found, expected = torch.compile(model, backend="kiln")(x), model(x)
+    found, expected = torch.compile(model, backend="kiln", dynamic=dynamic)(x), model(x)
     assert torch.equal(found, expected) and found.stride() == expected.stride()
