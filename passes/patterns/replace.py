@@ -23,7 +23,7 @@ from kiln.frontend.import_.symbols import SymbolSpace
 
 from .graph import PatternGraph, flat_function, trace
 from .matcher import Found, torch_dtype
-from .sizes import result_sizes, strides_of
+from .sizes import map_of, result_sizes, strides_of
 
 __all__ = ["Refused", "Traces", "replace"]
 
@@ -97,21 +97,21 @@ def _fake(value: ir.Value, sizes: _Sizes) -> torch.Tensor:
     if exprs is None or dtype is None:
         raise Refused("the sizes or the dtype of an argument are not known")
     shape = [sizes.size(e, _affine_size(value, k)) for k, e in enumerate(exprs)]
+    steps = map_of(value, "kiln.strides", "kiln.strides")
     strides: list[Any] = []
-    for stride in strides_of(value, sizes.names):
-        strides.append(_product(stride, exprs, shape))
+    for k, stride in enumerate(strides_of(value, sizes.names)):
+        product = _product(stride, exprs, shape)
+        strides.append(sizes.size(stride, steps.results[k] if steps else None) if product is None else product)
     return torch.empty_strided(shape, strides, dtype=dtype)
 
 
 def _affine_size(value: ir.Value, dim: int) -> ir.AffineExpr | None:
-    from .sizes import map_of
-
     found = map_of(value, "kiln.shapes", "kiln.shape")
     return None if found is None else found.results[dim]
 
 
 def _product(stride: sympy.Expr, exprs: Sequence[sympy.Expr], shape: Sequence[Any]) -> Any:
-    """A stride as an int, or as a product of an int and sizes. Raises Refused for anything else."""
+    """A stride as an int, or as a product of the last sizes; None for another one, of a slice or a permutation."""
     if stride.is_Integer:
         return int(stride)
     for start in range(len(exprs)):
@@ -121,7 +121,7 @@ def _product(stride: sympy.Expr, exprs: Sequence[sympy.Expr], shape: Sequence[An
             whole, result = sympy.expand(whole * exprs[k]), result * shape[k]
             if whole == stride:
                 return result
-    raise Refused(f"an argument has the stride {stride}")
+    return None
 
 
 def _traced_once(

@@ -308,3 +308,20 @@ def test_large_heads_stay_products() -> None:
     assert "attention" not in [kernel.kind for graph in found.graphs for kernel in graph.kernels]
     expected = model(*(x.double() for x in large)).float()
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_heads_of_one_product_with_any_number_of_rows(has_mask: bool) -> None:
+    """Queries, keys and values are slices of one product: their strides are multiples of the number of rows."""
+
+    def model(x: Tensor, mask: Tensor) -> Tensor:
+        b, t, c = x.shape
+        q, k, v = x.view(b, t, 3, H, c // 3 // H).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-1, -2)) / math.sqrt(D)
+        scores = scores + mask[:, None, None] if has_mask else scores
+        return (F.softmax(scores, -1) @ v).transpose(1, 2).reshape(b, t, c // 3)
+
+    x, mask = torch.randn(B, T, 3 * H * D), torch.randn(B, T)
+    torch._dynamo.mark_dynamic(x, 1)
+    torch._dynamo.mark_dynamic(mask, 1)
+    check(model, x, mask)
