@@ -59,6 +59,25 @@ class SymbolicShapes:
         """The sizes of `value` as an affine map over all symbols."""
         return ir.AffineMap.get(0, self.n_symbols, list(self.dims(value)))
 
+    def hint(self, expr: ir.AffineExpr) -> int | None:
+        """What a size is likely to be: what it is, or, of one known at run time only, what it was about when the graph
+        was traced (`kiln.hint` of the function's index arguments; of those of a fusion, what `outer` says). None where
+        nothing tells.
+        """
+        used = affine.symbols_in(expr)
+        hints = {i: n for i in used if i < self.n_arguments and (n := self._hint_of(self.symbols[i])) is not None}
+        if len(hints) < len(used):
+            return None
+        return affine.evaluate(expr, symbols=[hints.get(i, 0) for i in range(max(used, default=-1) + 1)])
+
+    def _hint_of(self, symbol: ir.Value) -> int | None:
+        if self._outer is not None:
+            return self._outer.hint(self._outer.expr(self.op.operands[ir.BlockArgument(symbol).arg_number]))
+        if "arg_attrs" not in self.op.attributes:
+            return None
+        own = ir.DictAttr(ir.ArrayAttr(self.op.attributes["arg_attrs"])[ir.BlockArgument(symbol).arg_number])
+        return ir.IntegerAttr(own["kiln.hint"]).value if "kiln.hint" in own else None
+
     @property
     def n_symbols(self) -> int:
         """Number of symbols, fresh ones included."""

@@ -15,7 +15,7 @@ from torch_mlir import ir
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, output_map
 from kiln.lowering.tile.combiner import Combiner
-from kiln.passes.partial_reductions import Parts, clone_with, projection
+from kiln.passes.partial_reductions import Parts, clone_with, projection, second_step
 
 __all__ = ["PartialExtremum", "find_position", "is_extremum"]
 
@@ -100,7 +100,7 @@ def split_position(op: ir.OpView, combiner: Combiner, extremum: PartialExtremum,
     partial = parts.partial(op, combiner, {position.best: (extremum.partial, own)})
     sizes = len(extremum.out_map.results)
     whole = projection(sizes + len(parts.splits), range(sizes))
-    made, block = parts.second_step(op, [(extremum.partial, None), (extremum.result, whole), (partial, None)])
+    made, block = second_step(op, [(extremum.partial, None), (extremum.result, whole), (partial, None)])
     of_part, best, index, least = block.arguments
     source = op.regions[0].blocks[0]
     env: dict[ir.Value, ir.Value] = {

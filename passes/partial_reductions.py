@@ -4,17 +4,18 @@
 """A `linalg.generic` reduction in two steps: partial results, and what combines them (`split-reductions`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
 
-from kiln.dialects import affine, kiln
+from kiln.dialects import affine
+from kiln.dialects.builder import Builder, Expr
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner
 from kiln.passes.loops import generic
 
-__all__ = ["Parts", "clone_with", "elementwise", "projection"]
+__all__ = ["Parts", "clone_with", "combined", "copy_body", "elementwise", "fill", "projection", "second_step"]
 
 Operand = tuple[ir.Value, ir.AffineMap]
 """An input of a loop nest, and its indexing map."""
@@ -27,16 +28,18 @@ class Parts:
     Loops of the first step are those of the op, with split dims walking within a part, and last the parts. A dim whose
     parts are single elements is parallel itself.
 
-    extents: of the op's loops. splits: of dims, the number of their parts; what these leave over is `rest`.
+    extents: of the op's loops, of split dims as numbers. splits: of dims, the number of their parts; what these leave
+    over is `rest`. build: for tensors of these sizes.
     """
 
-    extents: tuple[int, ...]
+    extents: tuple[Expr, ...]
     splits: Mapping[int, int]
+    build: Builder = field(compare=False)
 
     @cached_property
     def within(self) -> list[int]:
         """The dims whose parts have more than one element."""
-        return [d for d in self.splits if self.splits[d] < self.extents[d]]
+        return [d for d in self.splits if self.splits[d] < self._extent(d)]
 
     @cached_property
     def numbers(self) -> dict[int, ir.AffineDimExpr]:
@@ -48,11 +51,16 @@ class Parts:
     @property
     def leftover(self) -> dict[int, int]:
         """Of the split dims, elements behind the last part."""
-        return {d: self.extents[d] % count for d, count in self.splits.items() if self.extents[d] % count}
+        return {d: rest for d, count in self.splits.items() if (rest := self._extent(d) % count)}
 
     def length(self, dim: int) -> int:
         """Elements of a part along a split dim."""
-        return self.extents[dim] // self.splits[dim]
+        return self._extent(dim) // self.splits[dim]
+
+    def _extent(self, dim: int) -> int:
+        extent = self.extents[dim]
+        assert isinstance(extent, int), "of a split dim"
+        return extent
 
     def partial(self, op: ir.OpView, combiner: Combiner, replaced: Mapping[int, Operand] | None = None) -> ir.Value:
         """Results of the parts: a tensor of the results' dims and, behind them, the parts.
@@ -72,70 +80,71 @@ class Parts:
         for number, operand in (replaced or {}).items():
             inputs[number] = operand
         # The extent of a part is not the size of any operand: a tensor without contents carries it.
-        carriers = [(kiln.empty(_element(op), [self.length(d)]), projection(loops, [d])) for d in within]
+        carriers = [(self.build.empty(_element(op), [self.length(d)]), projection(loops, [d])) for d in within]
         result = ir.AffineMap.get(loops, 0, [*out.results, *self.numbers.values()])
         reduced = set(reduction_dims(op)) - (self.splits.keys() - set(within))
         sizes = [*(_extent(e, self.extents) for e in out.results), *self.splits.values()]
         made = generic(
             [value for value, _ in (*inputs, *carriers)],
-            _fill(_element(op), sizes, combiner),
+            fill(self.build, _element(op), sizes, combiner),
             [*(m for _, m in (*inputs, *carriers)), result],
             ["reduction" if d in reduced else "parallel" for d in range(loops)],
         )
         starts = {d: (self.numbers[d].position, self.length(d)) for d in within}
-        _copy_body(op, made, count, len(carriers), starts)
+        copy_body(op, made, count, [_element(op)] * len(carriers), starts)
         return made.results[0]
 
     def rest(self, op: ir.OpView, dim: int, combiner: Combiner) -> ir.Value:
         """The op on what is left over along a dim alone, from the combiner's identity on."""
         rank, count = len(self.extents), self.leftover[dim]
         operands = list(op.operands)[: len(op.operands) - 1]
-        start = self.extents[dim] - count
+        start = self._extent(dim) - count
         moved: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in range(rank)]
         moved[dim] = moved[dim] + start
         maps = [ir.AffineMap.get(rank, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)]
         made = generic(
-            [*operands, kiln.empty(_element(op), [count])],
-            _fill(_element(op), [_extent(e, self.extents) for e in output_map(op).results], combiner),
+            [*operands, self.build.empty(_element(op), [count])],
+            fill(self.build, _element(op), [_extent(e, self.extents) for e in output_map(op).results], combiner),
             [*maps[:-1], projection(rank, [dim]), output_map(op)],
             ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)],
         )
-        _copy_body(op, made, len(operands), 1, {dim: (None, start)})
+        copy_body(op, made, len(operands), [_element(op)], {dim: (None, start)})
         return made.results[0]
 
-    def combined(self, op: ir.OpView, partial: ir.Value, combiner: Combiner) -> ir.Value:
-        """The results of parts by the combiner alone, from what the op begins with."""
-        made, block = self.second_step(op, [(partial, None)])
-        with ir.InsertionPoint(block):
-            _yield(combiner, block.arguments[1], block.arguments[0])
-        return made.results[0]
 
-    def second_step(
-        self, op: ir.OpView, inputs: Sequence[tuple[ir.Value, ir.AffineMap | None]]
-    ) -> tuple[ir.Operation, ir.Block]:
-        """A nest over results and parts that reduces the latter, and its body with an argument for each operand.
-
-        inputs: with their maps; None where it is that of partial results in the order of the op's dims.
-        """
-        sizes = len(output_map(op).results)
-        rank = sizes + len(self.splits)
-        made = generic(
-            [value for value, _ in inputs],
-            op.operands[len(op.operands) - 1],
-            [*(m or projection(rank, range(rank)) for _, m in inputs), projection(rank, range(sizes))],
-            ["parallel"] * sizes + ["reduction"] * len(self.splits),
-        )
-        elements = [
-            ir.RankedTensorType(v.type).element_type for v in (*(value for value, _ in inputs), made.results[0])
-        ]
-        return made, made.regions[0].blocks.append(*elements, arg_locs=[made.location] * len(elements))
+def combined(op: ir.OpView, partial: ir.Value, combiner: Combiner) -> ir.Value:
+    """The results of an op's parts, which are the last dims of `partial`, by the combiner alone, from what the op
+    begins with.
+    """
+    made, block = second_step(op, [(partial, None)])
+    with ir.InsertionPoint(block):
+        _yield(combiner, block.arguments[1], block.arguments[0])
+    return made.results[0]
 
 
-def elementwise(combiner: Combiner, x: ir.Value, y: ir.Value) -> ir.Value:
+def second_step(op: ir.OpView, inputs: Sequence[tuple[ir.Value, ir.AffineMap | None]]) -> tuple[ir.Operation, ir.Block]:
+    """A nest over an op's results and parts that reduces the latter, and its body with an argument for each operand.
+
+    inputs: with their maps; None where it is that of partial results in the order of the op's dims, as the first one's.
+    """
+    sizes = len(output_map(op).results)
+    rank = ir.RankedTensorType(inputs[0][0].type).rank
+    made = generic(
+        [value for value, _ in inputs],
+        op.operands[len(op.operands) - 1],
+        [*(m or projection(rank, range(rank)) for _, m in inputs), projection(rank, range(sizes))],
+        ["parallel"] * sizes + ["reduction"] * (rank - sizes),
+    )
+    elements = [ir.RankedTensorType(v.type).element_type for v in (*(value for value, _ in inputs), made.results[0])]
+    return made, made.regions[0].blocks.append(*elements, arg_locs=[made.location] * len(elements))
+
+
+def elementwise(build: Builder, combiner: Combiner, x: ir.Value, y: ir.Value) -> ir.Value:
     """`x` and `y` combined element by element."""
     type_ = ir.RankedTensorType(x.type)
     every = projection(type_.rank, range(type_.rank))
-    both = generic([x, y], kiln.empty(type_.element_type, type_.shape), [every] * 3, ["parallel"] * type_.rank)
+    out = build.empty(type_.element_type, build.sizes(x))
+    both = generic([x, y], out, [every] * 3, ["parallel"] * type_.rank)
     block = both.regions[0].blocks.append(*[type_.element_type] * 3, arg_locs=[both.location] * 3)
     with ir.InsertionPoint(block):
         _yield(combiner, *list(block.arguments)[:2])
@@ -170,40 +179,44 @@ def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExp
     return affine.substitute(e, dict(enumerate(dims)))
 
 
-def _extent(e: ir.AffineExpr, extents: Sequence[int]) -> int:
+def _extent(e: ir.AffineExpr, extents: Sequence[Expr]) -> Expr:
     return extents[e.position] if isinstance(e, ir.AffineDimExpr) else 1
 
 
-def _fill(element: ir.Type, sizes: Sequence[int], combiner: Combiner) -> ir.Value:
+def fill(build: Builder, element: ir.Type, sizes: Sequence[Expr], combiner: Combiner) -> ir.Value:
+    """A tensor of the combiner's identity, as reductions begin with."""
     assert combiner.identity is not None, "checked by the caller"
-    empty = kiln.empty(element, list(sizes))
+    empty = build.empty(element, sizes)
     constant = _constant(combiner.identity, element)
-    fill = generic([], empty, [projection(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
-    block = fill.regions[0].blocks.append(element, arg_locs=[fill.location])
+    made = generic([], empty, [projection(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
+    block = made.regions[0].blocks.append(element, arg_locs=[made.location])
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[constant])
-    return fill.results[0]
+    return made.results[0]
 
 
 def _constant(value: ir.Attribute, type_: ir.Type) -> ir.Value:
     return ir.Operation.create("arith.constant", results=[type_], attributes={"value": value}).result
 
 
-def _copy_body(
-    op: ir.OpView, into: ir.Operation, count: int, carriers: int, starts: Mapping[int, tuple[int | None, int]]
+def copy_body(
+    op: ir.OpView,
+    into: ir.Operation,
+    count: int,
+    others: Sequence[ir.Type],
+    starts: Mapping[int, tuple[int | None, int]],
 ) -> None:
-    """The op's body, with more (unused) arguments for the carriers of extents.
+    """The op's body with more arguments, which nothing uses, behind those of its `count` inputs: of these types.
 
     starts: of loops, where they begin: (loop, n) n times the index of another loop, (None, n) at n.
     """
     source = op.regions[0].blocks[0]
     types = [a.type for a in source.arguments]
-    element = types[-1]
     block = into.regions[0].blocks.append(
-        *types[:count], *[element] * (carriers + 1), arg_locs=[op.operation.location] * (count + carriers + 1)
+        *types[:count], *others, types[-1], arg_locs=[op.operation.location] * (count + len(others) + 1)
     )
     env: dict[ir.Value, ir.Value] = dict(
-        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + carriers]], strict=True)
+        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + len(others)]], strict=True)
     )
     with ir.InsertionPoint(block):
         for inner in source.operations:

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects.schedules import Schedule, to_attribute
+from kiln.dialects.shapes import SymbolicShapes
 from kiln.errors import UnsupportedError
 from kiln.lowering.considered import considering
 from kiln.lowering.gpu.dot.machine import machine
@@ -84,7 +85,8 @@ class ScheduleGpu(Pass):
     @override
     def run(self, module: ir.Module) -> None:
         self.count("with narrow positions", sum(narrow_positions(f) for f in module.body if _has_body(f)))
-        known: dict[str, Schedule | UnsupportedError | None] = {}
+        known: dict[tuple[str, tuple[int | None, ...]], Schedule | UnsupportedError | None] = {}
+        sizes: dict[ir.Operation, SymbolicShapes] = {}
         for fusion in fusions_of(module):
             attributes = fusion.operation.attributes
             if not machine(self.arch).float8 and _FLOAT8.search(str(fusion.operation)):
@@ -92,10 +94,12 @@ class ScheduleGpu(Pass):
                 self.note(fusion.operation, f"{self.arch} has no conversions of 8-bit floats: integer arithmetic")
             if "schedule" in attributes:
                 continue
-            key = fusion_key(fusion.operation)
+            function = fusion.operation.parent
+            outer = sizes.get(function) or sizes.setdefault(function, SymbolicShapes(function))
+            key = (fusion_key(fusion.operation), tuple(outer.hint(outer.expr(s)) for s in fusion.symbols))
             if key not in known:
                 with considering(fusion.operation.location):
-                    known[key] = self._schedule(fusion)
+                    known[key] = self._schedule(fusion, outer)
             schedule = known[key]
             if isinstance(schedule, UnsupportedError):
                 self.note(fusion.operation, f"no schedule: {schedule.reason}")
@@ -104,12 +108,12 @@ class ScheduleGpu(Pass):
                 attributes["schedule"] = to_attribute(schedule)
                 self.count("scheduled")
 
-    def _schedule(self, fusion: ir.OpView) -> Schedule | UnsupportedError | None:
-        """That of a kernel, and so of all equal ones; or why there is none."""
+    def _schedule(self, fusion: ir.OpView, outer: SymbolicShapes) -> Schedule | UnsupportedError | None:
+        """That of a kernel, and so of all equal ones of about these sizes; or why there is none."""
         from kiln.lowering.gpu.dot.fusions import DotOptions
         from kiln.lowering.gpu.emit import plan_kernel
 
-        body = FusionBody(fusion)
+        body = FusionBody(fusion, outer=outer)
         options = DotOptions(self.arch, self.tf32, self.descriptors)
         try:
             return plan_kernel(body, fusion_layouts(fusion, body), options)

@@ -11,28 +11,45 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects import affine
+from kiln.dialects.builder import Builder
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
-from kiln.lowering.gpu.schedule import is_held, reduction_parts
+from kiln.lowering.gpu.schedule import is_held, pow2, reduction_parts
 from kiln.lowering.tile.body import indexing_maps, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dynamic_parts import DynamicParts, can_be_walked
 from kiln.passes.group_statistics import read_wide, split_distances, split_group_sum
 from kiln.passes.group_sums import Statistics, find_distances, find_group_sum
 from kiln.passes.partial_positions import PartialExtremum, find_position, is_extremum, split_position
-from kiln.passes.partial_reductions import Parts, elementwise
+from kiln.passes.partial_reductions import Parts, combined, elementwise
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.views.images import in_memory_order, is_of_channels_last, stored_bytes
 
 _FEWEST = 8
 """Parts of a few results' long sums on a CPU: fewer are not worth the second reduction. Not measured."""
 
-
 _TAKEN = paths.group(
-    "gpu split-reductions", "columns", "rows", "several dims", "with a rest", "groups of channels", "planes"
+    "gpu split-reductions",
+    "columns",
+    "rows",
+    "several dims",
+    "with a rest",
+    "of any length",
+    "several of any length",
+    "groups of channels",
+    "planes",
 )
 _POSITIONS = paths.group("any split-reductions", "by their own extremum")
-_FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest", "groups of channels")
+_FOR_THREADS = paths.group(
+    "cpu split-reductions",
+    "columns",
+    "rows",
+    "with a rest",
+    "of any length",
+    "several of any length",
+    "groups of channels",
+)
 
 
 @register_pass
@@ -41,12 +58,13 @@ class SplitReductions(Pass):
     """Reduce in two steps where one step would be the work of one thread, or of few programs of a GPU.
 
     A `linalg.generic` reduction whose results number at most `max_results` while it reads at least `min_elements` is
-    split along a reduction dim of static extent (other reduction dims may be dynamic): `parts` partial results, then
-    the reduction of these by the combiner alone. For a GPU, the number of parts is what keeps it busy
-    (`reduction_parts`), and several dims are split where one has too few divisors: the images and the rows of a batch,
-    say. Of an extent without such divisors, what the parts leave over is reduced by itself. Sums of floats are
-    reassociated, as every parallel sum is. The position of an extremum that is split is found in the same parts, by
-    their own extrema. Reductions by an unknown combiner stay.
+    split along a reduction dim: `parts` partial results, then the reduction of these by the combiner alone. For a GPU,
+    the number of parts is what keeps it busy (`reduction_parts`), and several dims are split where one has too few
+    divisors: the images and the rows of a batch, say. Of an extent without such divisors, what the parts leave over is
+    reduced by itself. Sizes known at run time only count as what they were about when the graph was traced
+    (`kiln.hint`); of dims of such sizes the parts are as long as makes the number for these (`dynamic_parts.py`). Sums
+    of floats are reassociated, as every parallel sum is. The position of an extremum that is split is found in the same
+    parts, by their own extrema. Reductions by an unknown combiner stay.
 
     Before::
 
@@ -143,7 +161,8 @@ class SplitReductions(Pass):
     def _split(self, op: ir.OpView, shapes: SymbolicShapes) -> bool:
         """Whether `op` was replaced by two steps."""
         reduced = reduction_dims(op)
-        extents = _extents(op, shapes, reduced)
+        loops = _extents(op, shapes)
+        extents = _likely(loops, shapes, reduced)
         if extents is None:
             return False
         results, length = (
@@ -154,7 +173,8 @@ class SplitReductions(Pass):
             parts = reduction_parts(results, length, neighbours, self.sms)
         else:
             parts = self.parts if results <= self.max_results and results * length >= self.min_elements else 1
-        if self.group_channels and self._split_groups(op, extents, is_short=self.sms > 0 and parts > 1):
+        is_static = all(isinstance(e, ir.AffineConstantExpr) for e in loops)
+        if self.group_channels and is_static and self._split_groups(op, extents, is_short=self.sms > 0 and parts > 1):
             return True
         if parts < 2:
             return False
@@ -162,20 +182,54 @@ class SplitReductions(Pass):
         if any(c.identity is None for c in found) or len(op.results) != 1:
             self.note(op, "the combiner is not known to be associative")
             return False
-        splits = self._splits(extents, reduced, parts)
-        if not splits:
+        known = [d for d in reduced if isinstance(loops[d], ir.AffineConstantExpr)]
+        splits = self._splits(extents, known, parts) if known else {}
+        dims = self._dynamic_dims(op, extents, reduced, known, splits, parts, neighbours)
+        if not splits and not dims:
             self.note(op, "no extent is long enough for as many parts")
             return False
         if not may_rewrite(op):
             return False
+        build = Builder(shapes)
         with op.operation.location, ir.InsertionPoint(op):
-            self._rewrite(op, Parts(tuple(extents), splits), found[0])
+            if dims:
+                length = pow2(-(-prod(extents[d] for d in dims) // parts))
+                cut = DynamicParts(op, build, loops, dims, length)
+                op.results[0].replace_all_uses_with(combined(op, cut.partial(found[0]), found[0]))
+            else:
+                sizes = [n if d in known else e for d, (n, e) in enumerate(zip(extents, loops, strict=True))]
+                self._rewrite(op, Parts(tuple(sizes), splits, build), found[0])
         self.count("split")
         taken = _TAKEN if self.sms else _FOR_THREADS
-        taken("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
-        if any(extents[d] % count for d, count in splits.items()):
+        if dims:
+            taken("of any length" if len(dims) == 1 else "several of any length")
+        else:
+            taken("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
+        if any(extents[d] % count for d, count in splits.items()) and not dims:
             taken("with a rest")
         return True
+
+    def _dynamic_dims(
+        self,
+        op: ir.OpView,
+        extents: Sequence[int],
+        reduced: Sequence[int],
+        known: Sequence[int],
+        splits: dict[int, int],
+        parts: int,
+        neighbours: int,
+    ) -> list[int]:
+        """Dims of sizes known at run time only that are split, as one, in place of those of known sizes; none where
+        these make enough parts.
+
+        extents: of the loops, likely ones. known: reduced dims of known sizes; splits: parts of these.
+        """
+        others = [d for d in reduced if d not in known]
+        # Parts of the innermost dim are short runs of memory.
+        is_torn = neighbours == 1 and _innermost(op) in splits
+        if not is_torn and prod(splits.values()) * 2 >= parts:
+            return []
+        return others if prod(extents[d] for d in others) >= 2 * parts and can_be_walked(op, others) else []
 
     def _split_groups(self, op: ir.OpView, extents: Sequence[int], is_short: bool) -> bool:
         """Whether `op` was a statistic of groups of channels and was split into those of channels.
@@ -218,9 +272,9 @@ class SplitReductions(Pass):
             _POSITIONS("by their own extremum")
         else:
             partial = parts.partial(op, combiner)
-            result = parts.combined(op, partial, combiner)
+            result = combined(op, partial, combiner)
         for dim in parts.leftover:
-            result = elementwise(combiner, result, parts.rest(op, dim, combiner))
+            result = elementwise(parts.build, combiner, result, parts.rest(op, dim, combiner))
         if partial is not None and is_extremum(op, combiner):
             of, out = indexing_maps(op)
             self._extrema.append(PartialExtremum(op.operands[0], of, out, result, partial, parts))
@@ -248,42 +302,67 @@ class SplitReductions(Pass):
         return {longest: count} if count > 2 * prod(best.values()) else best
 
 
+def _innermost(op: ir.OpView) -> int | None:
+    """The loop that walks the memory of the operand of the highest rank element by element; None where none does."""
+    for d, step in _walks(op)[:1]:
+        return d if step else None
+    return None
+
+
 def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:
     """How many results lie next to each other in the operand of the highest rank, by its last dims or, of an image with
     its channels last, these; 1 where a reduced loop walks the innermost dim.
     """
     reduced = set(reduction_dims(op))
+    count = 1
+    for d, _ in _walks(op):
+        if d in reduced:
+            return count
+        count *= extents[d]
+    return count
+
+
+def _walks(op: ir.OpView) -> list[tuple[int, int]]:
+    """The loops that walk the operand of the highest rank, the one of the smallest steps first, and the steps along the
+    dim that each walks; of loops of equal steps, reduced ones first.
+    """
+    reduced = set(reduction_dims(op))
     inputs = zip(op.operands, indexing_maps(op)[: len(op.operands) - len(op.results)], strict=False)
     value, map_ = max(inputs, key=lambda pair: len(pair[1].results), default=(None, None))
-    count = 1
+    found: list[tuple[int, int]] = []
     if value is None or map_ is None or not map_.results:
-        return count
+        return found
     for e in reversed(in_memory_order(value)):
         walked = affine.substitute(e, dict(enumerate(map_.results)))
         dims, linear = affine.dims_in(walked), affine.linear_coefficients(walked)
         steps = {d: 0 if linear is None else affine.constant_of(linear[1][d]) or 0 for d in dims}
-        for d in sorted(dims, key=lambda d: (steps[d], d not in reduced)):
-            if d in reduced:
-                return count
-            count *= extents[d]
-    return count
+        found += sorted(steps.items(), key=lambda pair: (pair[1], pair[0] not in reduced))
+    return found
 
 
-def _extents(op: ir.OpView, shapes: SymbolicShapes, reduced: Sequence[int]) -> list[int] | None:
-    """Of the loops, with 1 for those of reduced dims that are known at run time: these are not split, and the work is
-    what the others alone have. None where a result's size is not known, or no reduced dim's is.
-    """
+def _extents(op: ir.OpView, shapes: SymbolicShapes) -> list[ir.AffineExpr | None]:
+    """Of the loops; None for those of which no operand tells."""
     maps = indexing_maps(op)
-    extents: list[int | None] = [None] * maps[0].n_dims
+    extents: list[ir.AffineExpr | None] = [None] * maps[0].n_dims
     for value, m in zip(op.operands, maps, strict=True):
         if not isinstance(value.type, ir.RankedTensorType):
             continue
         for size, e in zip(shapes.dims(value), m.results, strict=True):
-            if isinstance(e, ir.AffineDimExpr) and isinstance(size, ir.AffineConstantExpr):
-                extents[e.position] = size.value
-    if all(extents[d] is None for d in reduced) or any(n is None and d not in reduced for d, n in enumerate(extents)):
+            if isinstance(e, ir.AffineDimExpr) and not isinstance(extents[e.position], ir.AffineConstantExpr):
+                extents[e.position] = size.maybe_downcast()
+    return extents
+
+
+def _likely(
+    extents: Sequence[ir.AffineExpr | None], shapes: SymbolicShapes, reduced: Sequence[int]
+) -> list[int] | None:
+    """Extents as numbers: likely ones of those known at run time only, and 1 for reduced dims where nothing is known of
+    these. None where nothing is known of a result's size, or of any reduced dim.
+    """
+    likely = [None if e is None else shapes.hint(e) for e in extents]
+    if all(likely[d] is None for d in reduced) or any(n is None and d not in reduced for d, n in enumerate(likely)):
         return None
-    return [1 if n is None else n for n in extents]
+    return [1 if n is None else n for n in likely]
 
 
 def _divisor(extent: int, parts: int) -> int:

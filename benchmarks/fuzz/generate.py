@@ -15,6 +15,7 @@ from benchmarks.fuzz.families import (
     attention,
     images,
     indices,
+    lengths,
     movement,
     rows,
     small_networks,
@@ -225,7 +226,9 @@ THEMES = {
     "images": Theme(_IMAGES, _of_images, 5, 4e8, 3 << 20, (images.convolve,)),
     "attention": Theme(_ROWS, _none, 2, 3e8, 3 << 20, (attention.attend,)),
     "vectors": Theme(_VECTORS, _of_vectors, 5, 1e8, 1 << 21),
-    "special": Theme((*special.FAMILIES, *training.FAMILIES), _none, 1, 7e8, 6 << 20, is_scaled=False),
+    "special": Theme(
+        (*special.FAMILIES, *training.FAMILIES, *lengths.FAMILIES), _none, 1, 7e8, 6 << 20, is_scaled=False
+    ),
     "small": Theme(_SMALL, _few, 10, 1e8, 1 << 14, is_scaled=False),
 }
 _EVEN = tuple(zip((4, 4, 2, 2, 2, 3), THEMES, strict=True))

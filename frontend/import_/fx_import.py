@@ -49,6 +49,7 @@ from kiln.frontend.import_.fx_values import (
     value_leaves,
 )
 from kiln.frontend.import_.graph_results import GraphResults
+from kiln.frontend.import_.hints import rounded_hint, size_hints
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.import_.node_importer import KilnNodeImporter
 from kiln.frontend.import_.op_forms import new_symbols
@@ -101,6 +102,7 @@ class _Import:
         self.is_backward = any(node.name.startswith("tangents") for node in self.placeholders)
         self.placement = Placement(gm)
         self.space = SymbolSpace()
+        self.hints = size_hints(gm)
         self.inputs: list[InputSpec] = []
         self.constants: dict[str, torch.Tensor] = {}
         self.arg_types: list[ir.Type] = []
@@ -231,7 +233,17 @@ class _Import:
         self.inputs.append(spec)
         self.arg_nodes.append(name)
         self.arg_types.append(torch_type(0, self.context))
-        self.arg_attrs.append({"kiln.symbol": ir.StringAttr.get(name)})
+        attrs: dict[str, ir.Attribute] = {"kiln.symbol": ir.StringAttr.get(name)}
+        hint = self._hint(spec, name)
+        if hint is not None:
+            attrs["kiln.hint"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), rounded_hint(hint))
+        self.arg_attrs.append(attrs)
+
+    def _hint(self, spec: InputSpec, name: str) -> int | None:
+        if spec.expr is None:
+            return self.hints.get(name)
+        known = spec.expr.subs({s: self.hints[str(s)] for s in spec.expr.free_symbols if str(s) in self.hints})
+        return int(known) if known.is_Integer else None
 
     def _find_symbol(self, name: str) -> InputSpec:
         """A size or stride of an input that is exactly this symbol."""

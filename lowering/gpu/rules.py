@@ -49,7 +49,7 @@ class LoopRules:
     longest_rows: tuple[int, ...]
     unread_row: int
     loop_block: int
-    unknown_block: int
+    unknown_block: tuple[int, ...]
     scan_block: int
     across_scan: tuple[int, ...]
     least_strip: int

@@ -8,14 +8,24 @@ from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.lowering.gpu.dot.machine import Machine, machine
 from kiln.lowering.gpu.rules import LoopRules, rules_for
 
-__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "is_held", "reduction_parts", "warps_for"]
+__all__ = [
+    "RowShape",
+    "choose_pointwise",
+    "choose_row",
+    "choose_transpose",
+    "is_held",
+    "pow2",
+    "reduction_parts",
+    "warps_for",
+]
 
 
 @dataclass(frozen=True)
 class RowShape:
     """The reductions of a kernel.
 
-    rows, length: sizes (None: known at run time only). contiguous: neighbours in memory are neighbours in the row,
+    rows, length: sizes (None: known at run time only). likely: the length, or what it was about when the graph was
+    traced; None where that is not known. contiguous: neighbours in memory are neighbours in the row,
     not in the next row. inputs: distinct places that loads read for an element of the row: tensors of one layout count
     once. reread: the row is needed after it is reduced.
     """
@@ -25,6 +35,7 @@ class RowShape:
     contiguous: bool = True
     inputs: int = 1
     reread: bool = False
+    likely: int | None = None
 
 
 def pow2(n: int) -> int:
@@ -107,11 +118,16 @@ def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     if not shape.contiguous:
         return _columns(shape, _sms(chip))
     # Of an empty row there is nothing to load: its loop runs zero times.
-    whole = bool(shape.length) and shape.length is not None and shape.length <= longest
-    if whole and shape.length is not None:
-        step = pow2(shape.length)
-    else:
-        step = rules.unknown_block if shape.length is None else rules.loop_block
+    length = shape.likely if shape.length is None else shape.length
+    whole = bool(length) and length is not None and length <= longest
+    step = rules.loop_block
+    if whole and length is not None:
+        step = pow2(length)
+    if shape.length is None:
+        least, unknown = rules.unknown_block
+        step = unknown if length is None else max(step, least)
+        # Where it turns out to be longer it is walked in blocks: what is read once is so in any case.
+        whole = whole and shape.reread
     if whole and not shape.reread and step > rules.unread_row:
         whole, step = False, rules.loop_block  # Nothing is gained by keeping what is not read again.
     rows = max(1, rules.block // step)

@@ -47,11 +47,12 @@ class FusionBody:
     that they are in: no result of one is computed from what another computes, and loops are never shared.
 
     roots: what the fusion yields. mine: positions among them of this body's results; all of them without `part`.
-    operations: what these are computed from.
+    operations: what these are computed from. outer: an analysis of the function, for what is asked of likely sizes.
     """
 
     fusion: ir.OpView
     part: int | None = None
+    outer: SymbolicShapes | None = None
     block: ir.Block = field(init=False)
     tensors: list[ir.Value] = field(init=False)
     symbols: list[ir.Value] = field(init=False)
@@ -70,7 +71,7 @@ class FusionBody:
         if self.part is not None:
             needed = _computed_from([self.roots[i] for i in self.mine], self.fusion)
             self.operations = [op for op in self.operations if op.operation in needed]
-        self.shapes = SymbolicShapes(self.fusion)
+        self.shapes = SymbolicShapes(self.fusion, self.outer)
         self._symbol_position = {s: i for i, s in enumerate(self.symbols)}
         self._argument_position = {a: i for i, a in enumerate(self.tensors)}
         self._maps: dict[tuple[ir.Operation, str], ir.AffineMap] = {}
@@ -96,7 +97,7 @@ class FusionBody:
         numbers = list(dict.fromkeys(part_numbers(self.fusion)))
         if len(numbers) < 2 or self.part is not None:
             return [self]
-        return [FusionBody(self.fusion, number) for number in numbers]
+        return [FusionBody(self.fusion, number, self.outer) for number in numbers]
 
     @property
     def location(self) -> ir.Location:

@@ -93,6 +93,17 @@ class Scopes:
             yield
 
     @contextmanager
+    def branch(self) -> Generator[None, None, None]:
+        """A branch (the current insertion block) as the outermost scope: what it alone computes is not computed before
+        it, whatever it depends on.
+        """
+        outer, values = self.scopes, self.values
+        self.scopes = [self.scope_type(set(), ir.InsertionPoint.current.block.owner.operation)]
+        self.values = dict(values)
+        yield
+        self.scopes, self.values = outer, values
+
+    @contextmanager
     def at(self, depth: int) -> Generator[None, None, None]:
         """Emission into scope `depth`, before the loop that is open in it."""
         if depth == len(self.scopes) - 1:

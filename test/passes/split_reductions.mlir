@@ -363,3 +363,85 @@ func.func @prime(%x: tensor<100003xf32>) -> tensor<f32> {
   } -> tensor<f32>
   return %r : tensor<f32>
 }
+
+// -----
+
+// Of a size known at run time only, what it was about when the graph was traced says how long the parts are, and the
+// size itself how many there are. What the last one has behind the end counts as 0.
+
+// CHECK-LABEL: func.func @any_length
+// CHECK-SAME: %[[X:.*]]: tensor<?xf32>
+// CHECK: %[[PADDED:.*]] = "kiln.pad"(%[[X]], %{{.*}}) {high = affine_map<()[s0] -> (((s0 + 2047) floordiv 2048) * 2048 - s0)>
+// CHECK: %[[PARTS:.*]] = "kiln.view"(%[[PADDED]], %{{.*}}) {map = affine_map<(d0, d1)[s0] -> (d1 * 2048 + d0)>, shape = affine_map<()[s0] -> (2048, (s0 + 2047) floordiv 2048)>}
+// CHECK: %[[P:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} ins(%[[PARTS]], %{{.*}} : tensor<2048x?xf32>, tensor<2048x?xi1>)
+// CHECK-NEXT: ^bb0(%[[A:.*]]: f32, %[[IS:.*]]: i1, %[[S:.*]]: f32):
+// CHECK: %[[SQUARE:.*]] = arith.mulf %[[A]], %[[A]]
+// CHECK: %[[TERM:.*]] = arith.select %[[IS]], %[[SQUARE]], %{{.*}}
+// CHECK: arith.addf %[[S]], %[[TERM]]
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]} ins(%[[P]] : tensor<?xf32>)
+func.func @any_length(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n: index {kiln.hint = 131072 : i64, kiln.symbol = "s0"}) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %i = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<f32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%x : tensor<?xf32>) outs(%i : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}
+
+// -----
+
+// Several such dims are one: neighbours in memory stay neighbours. On a GPU the rows of columns are split as well.
+
+// CHECK-LABEL: func.func @several
+// CHECK-NOT: kiln.pad
+// GPU-LABEL: func.func @several
+// GPU-SAME: %[[X:.*]]: tensor<?x?x768xf32>
+// GPU: %[[ROWS:.*]] = "kiln.view"(%[[X]], %{{.*}}, %{{.*}}) {map = affine_map<(d0, d1)[s0, s1] -> (d0 floordiv s1, d0 mod s1, d1)>, shape = affine_map<()[s0, s1] -> (s0 * s1, 768)>}
+// GPU: %[[PADDED:.*]] = "kiln.pad"(%[[ROWS]]
+// GPU: %[[PARTS:.*]] = "kiln.view"(%[[PADDED]], %{{.*}}, %{{.*}}) {map = affine_map<(d0, d1, d2)[s0, s1] -> (d2 * 256 + d0, d1)>, shape = affine_map<()[s0, s1] -> (256, 768, (s0 * s1 + 255) floordiv 256)>}
+// GPU: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} ins(%[[PARTS]], %{{.*}} : tensor<256x768x?xf32>, tensor<256x?xi1>)
+// GPU: linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]}
+func.func @several(%x: tensor<?x?x768xf32> {kiln.shape = affine_map<()[s0, s1] -> (s0, s1, 768)>}, %n: index {kiln.hint = 16 : i64, kiln.symbol = "s0"}, %m: index {kiln.hint = 512 : i64, kiln.symbol = "s1"}) -> tensor<768xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (768)>} : () -> tensor<768xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<768xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<768xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d2)>], iterator_types = ["reduction", "reduction", "parallel"]} ins(%x : tensor<?x?x768xf32>) outs(%i : tensor<768xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<768xf32>
+  return %r : tensor<768xf32>
+}
+
+// -----
+
+// Nothing is known of this size: nothing says that it is large.
+
+// CHECK-LABEL: func.func @without_hint
+// CHECK-COUNT-2: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @without_hint(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n: index {kiln.symbol = "s0"}) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %i = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<f32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%x : tensor<?xf32>) outs(%i : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}

@@ -3,13 +3,19 @@
 """Writes the code of a planned nest: a program's position, the tile's axes, reductions, stores."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.gpu.builder import Condition, Index
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.gpu.tile.plan import Nest, Root
 from kiln.lowering.gpu.tile.scopes import Axis
+
+_TAKEN = paths.group("gpu rows", "whole rows where they fit")
 
 _TOGETHER = 4
 """Values that wait in registers for each other's loads; a thread has 4 or 8 elements of each."""
@@ -46,10 +52,31 @@ def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
         _store(e, nest.roots)
         return
     row = Row(nest.row_extents, nest.row_exprs, nest.row, axis, nest.schedule.persistent)
-    e.row = row
     e.axis_of[row.dim] = axis
+    extent = e.index(e.loops.extents[row.dim])
+    if row.persistent and isinstance(extent, ir.Value):
+        _TAKEN("whole rows where they fit")
+        in_blocks = replace(row, persistent=False)
+        b.if_(
+            b.cmpi("sle", extent, e.axes[axis].size),
+            lambda: _walk_inside(e, nest, row),
+            lambda: _walk_inside(e, nest, in_blocks),
+        )
+    else:
+        _walk_rows(e, nest, row)
+
+
+def _walk_inside(e: Evaluator, nest: Nest, row: Row) -> None:
+    """`_walk_rows` in a branch, where all of its code goes."""
+    with e.branch():
+        _walk_rows(e, nest, row)
+
+
+def _walk_rows(e: Evaluator, nest: Nest, row: Row) -> None:
+    """The reductions along the rows, and what is stored."""
+    e.row = row
     if row.persistent:
-        e.bind_axis(axis, row.dim, 0)
+        e.bind_axis(row.axis, row.dim, 0)
     _store_rows(e, nest, row)
 
 

@@ -343,6 +343,7 @@ class _Planner:
         shape = rules.RowShape(
             rows=self._known(flat),
             length=self._known(row),
+            likely=self.body.shapes.hint(self.loops.extents[row]),
             contiguous=contiguous,
             inputs=len({a.offset for a in on_row}),
             reread=reread,

@@ -21,10 +21,18 @@ from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.lowering.tile.scopes import Guard
 
-_TAKEN = paths.group("gpu reduction", "whole rows", "blocks of a row", "in order", "in order, written out")
+_TAKEN = paths.group(
+    "gpu reduction", "whole rows", "blocks of a row", "chains of blocks", "in order", "in order, written out"
+)
 
 UNROLLED = 16
 """Elements of a window up to which its loop is written out."""
+
+_CHAIN = 64
+"""Blocks that a sum of floats adds up one after the other: of equal numbers, each addition to a total that is much
+larger is rounded in the same direction, so that a longer chain's error grows with its length. Each chain is reduced to
+one number, and these are added up: of n blocks, n / 64 more additions.
+"""
 
 
 def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
@@ -94,12 +102,27 @@ def _reduce_row(e: Evaluator, group: list[Reduction], indices: Indices) -> list[
                 totals.append(folded if mask is None else b.select(mask, folded, total))
             return totals
 
-    extent = e.index(e.loops.extents[row.dim])
-    totals = b.for_(0, extent, e.axes[row.axis].size, step, inits)
-    done = iter(
-        _fold(e, row, total, c, r.op.results[k].type.element_type)
-        for total, (r, k, c) in zip(totals, folds, strict=True)
-    )
+    extent, size = e.index(e.loops.extents[row.dim]), e.axes[row.axis].size
+    elements = [r.op.results[k].type.element_type for r, k, _ in folds]
+    chain = _CHAIN * size
+    is_short = isinstance(extent, int) and extent <= chain
+    if is_short or not any(c.op == "arith.addf" for _, _, c in folds):
+        totals = b.for_(0, extent, size, step, inits)
+        reduced = [_fold(e, row, x, c) for x, (_, _, c) in zip(totals, folds, strict=True)]
+    else:
+        _TAKEN("chains of blocks")
+
+        def add_chain(start: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            with e.inside({}):
+                ends = b.for_(start, b.mini(b.addi(start, chain), extent), size, step, inits)
+                parts = [_fold(e, row, x, c) for x, (_, _, c) in zip(ends, folds, strict=True)]
+            return [_combine(c.op, total, x) for total, x, (_, _, c) in zip(carried, parts, folds, strict=True)]
+
+        across = [1 if k == row.axis else n for k, n in enumerate(shape)]
+        across = across if any(n > 1 for n in across) else []
+        zeros = [b.constant(_identity(c), tt.with_shape(across, t)) for (_, _, c), t in zip(folds, types, strict=True)]
+        reduced = b.for_(0, extent, chain, add_chain, zeros)
+    done = iter(_demote(b, x, element) for x, element in zip(reduced, elements, strict=True))
     return [[next(done) for _ in r.op.results] for r in group]
 
 
@@ -128,18 +151,16 @@ def _whole(e: Evaluator, row: Row, x: ir.Value, c: Combiner) -> ir.Value:
     element = c.identity.type if c.identity is not None else tt.element_of(x.type)
     if axis.mask is not None:
         x = b.select(axis.mask, x, b.constant(_identity(c), tt.element_of(x.type)))
-    return _fold(e, row, x, c, element)
+    return _demote(b, _fold(e, row, x, c), element)
 
 
-def _fold(e: Evaluator, row: Row, x: ir.Value, c: Combiner, element: ir.Type) -> ir.Value:
-    """The tile reduced along the row's axis, in the reduction's own type."""
+def _fold(e: Evaluator, row: Row, x: ir.Value, c: Combiner) -> ir.Value:
+    """The tile reduced along the row's axis, in the type of its elements."""
     b = e.b
     shape = tt.shape_of(x.type) or [1] * len(e.axes)
     shape[row.axis] = e.axes[row.axis].size
     (folded,) = b.reduce([b.broadcast(x, shape)], row.axis, lambda p, q: _combine(c.op, p, q))
-    if tt.is_block(folded.type):
-        folded = b.expand_dims(folded, row.axis)
-    return _demote(b, folded, element)
+    return b.expand_dims(folded, row.axis) if tt.is_block(folded.type) else folded
 
 
 def _reduce_in_order(e: Evaluator, r: Reduction, indices: Indices, guard: Guard | None) -> list[ir.Value]:

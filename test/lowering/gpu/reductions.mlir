@@ -130,3 +130,28 @@ func.func @group(%x: tensor<512x8x64x64xf32> {kiln.shape = affine_map<() -> (512
   } -> tensor<512x2xf32>
   return %s : tensor<512x2xf32>
 }
+
+// -----
+
+// A row of any length is in registers where it fits into the tile, which is as long as rows were about when the graph was
+// traced, and else walked in blocks. Of a sum, 64 blocks are a chain: it is reduced, and the next begins at 0.
+
+// CHECK: %[[FITS:.*]] = arith.cmpi sle, %{{.*}}, %c512
+// CHECK: scf.if %[[FITS]]
+// CHECK: "tt.load"
+// CHECK-NOT: "tt.load"
+// CHECK: "tt.store"
+// CHECK: } else {
+// CHECK: scf.for
+// CHECK: arith.maximumf
+// CHECK: "tt.reduce"
+// CHECK: scf.for %[[START:.*]] = %{{.*}} to %{{.*}} step %c32768_i64 iter_args(%[[TOTAL:.*]] = %{{.*}}) -> (tensor<2x1xf32>)
+// CHECK: scf.for %{{.*}} = %[[START]] to %{{.*}} step %c512_i64 iter_args(%{{.*}} = %{{.*}}) -> (tensor<2x512xf32>)
+// CHECK: "tt.reduce"
+// CHECK: arith.addf %[[TOTAL]], %{{.*}} : tensor<2x1xf32>
+// CHECK: scf.for
+// CHECK: "tt.store"
+func.func @any_length(%x: tensor<?x?xf32> {kiln.shape = affine_map<()[s0, s1] -> (s0, s1)>}, %n: index {kiln.hint = 4096 : i64, kiln.symbol = "s0"}, %m: index {kiln.hint = 512 : i64, kiln.symbol = "s1"}) -> tensor<?x?xf32> attributes {kiln.symbols = ["s0", "s1"]} {
+  %0 = "kiln.softmax"(%x) {dim = 1 : i64, log = false} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}

@@ -1,0 +1,38 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What sizes known at run time only were about when a graph was traced: passes may choose by it what is fast for such
+sizes, never what is right.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+
+__all__ = ["rounded_hint", "size_hints"]
+
+
+def size_hints(gm: GraphModule) -> dict[str, int]:
+    """Of the symbols that are a size or stride of an input, or an input, by name: the number that the graph was traced
+    with.
+    """
+    found: dict[str, int] = {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            value = node.meta.get("val")
+            sizes = [*value.size(), *value.stride()] if _has_strides(value) else [value]
+            for size in sizes:
+                own = cast(Any, size).node if isinstance(size, torch.SymInt) else None
+                if own is not None and own.expr.is_Symbol and own.has_hint():
+                    found[str(own.expr)] = int(own.hint)
+    return found
+
+
+def rounded_hint(size: int) -> int:
+    """The least power of two that is not smaller: graphs of about the same sizes are one, to the cache as well."""
+    return 1 << (size - 1).bit_length() if size > 1 else size
+
+
+def _has_strides(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
