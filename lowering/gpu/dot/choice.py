@@ -7,6 +7,7 @@ A case is taken from the op and its surroundings; the first row of `lowering/gpu
 decides, or else the cheaper of Kiln's kernel and the library's call by the cost model (`product_cost.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -14,8 +15,10 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.affine import dims_in
+from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
+from kiln.lowering.gpu.dot.likely import are_known, likely_sizes
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 from kiln.lowering.gpu.dot.product_cost import Traits, library_time, own_time
@@ -47,7 +50,8 @@ _MOST_BEHIND = 32
 class ProductCase:
     """A product as choices see it. Fields that do not apply (of a batch, of unknown sizes) have their defaults.
 
-    kind: "narrow" (16 bits), "wide" (f32, f64) or "other". known: all sizes are. batch: each side has a matrix of its
+    kind: "narrow" (16 bits), "wide" (f32, f64) or "other". known: all sizes are. hinted: they are, or it is known what
+    they were about when the graph was traced: the other fields are of these sizes. batch: each side has a matrix of its
     own for each result. dims: of lhs. rows, columns, terms: of [rows, terms] x [terms, columns], those of all leading
     dims together. weights: elements of rhs; result: of the result. work: nanoseconds of the multiply-adds at the peak
     of the machine's tensor cores. grain, result_grain: as in `product_cost.Traits`. behind: "nothing", "bias",
@@ -61,6 +65,7 @@ class ProductCase:
     dtype: str
     kind: str
     known: bool
+    hinted: bool
     batch: bool
     dims: int
     weights: int
@@ -122,36 +127,61 @@ def _faster(case: ProductCase) -> str:
 
 def _supported_shape(op: ir.Operation) -> ProductShape | None:
     """The product of row-major operands that a library's call can do, with all leading dims of lhs as rows; of a batch,
-    of one of its matrices. None: other types, or dims that do not pair.
+    of one of its matrices. Sizes known at run time only are likely ones; rows of which nothing is known are None. None:
+    other types, or dims that do not pair.
     """
-    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
     is_turned = _transposed(op, "transpose_lhs")
-    known = lhs.has_static_shape and result.has_static_shape
-    if lhs.element_type != rhs.element_type or str(lhs.element_type) not in _KINDS or not rhs.has_static_shape:
+    if lhs.element_type != rhs.element_type or str(lhs.element_type) not in _KINDS:
         return None
-    if (rhs.rank > 2 or is_turned) and (lhs.rank != rhs.rank or not known):
+    sizes = _sizes(op)
+    if sizes is None:
+        is_matrix = rhs.has_static_shape and rhs.rank == 2 and not is_turned
+        return _shape(op, None, None) if is_matrix else None
+    if (rhs.rank > 2 or is_turned) and lhs.rank != rhs.rank:
         return None
-    if rhs.rank > 2 and (lhs.shape[:-2] != rhs.shape[:-2] or lhs.shape[:-2] != result.shape[:-2]):
+    if rhs.rank > 2 and (not _are_paired(op) or min(sizes.result[-2:]) <= rules_for(ProductRules).few_rows):
         return None
-    if rhs.rank > 2 and min(result.shape[-2:]) <= rules_for(ProductRules).few_rows:
-        return None
-    return _shape(op, prod(result.shape[:-1] if rhs.rank == 2 else result.shape[-2:-1]) if known else None)
+    return _shape(op, prod(sizes.result[:-1] if rhs.rank == 2 else sizes.result[-2:-1]), sizes)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Of a product's operands and result: where they are known at run time only, likely ones."""
+
+    lhs: Sequence[int]
+    rhs: Sequence[int]
+    result: Sequence[int]
+
+
+def _sizes(op: ir.Operation) -> _Sizes | None:
+    """None where nothing tells one of them."""
+    found = likely_sizes([*op.operands, op.results[0]])
+    return None if found is None else _Sizes(*found)
+
+
+def _are_paired(op: ir.Operation) -> bool:
+    """Whether each matrix of a batch has one of its own on the other side."""
+    shapes = SymbolicShapes(op.parent)
+    lhs, rhs, result = (shapes.dims(v)[:-2] for v in (*op.operands, op.results[0]))
+    return lhs == rhs == result
 
 
 def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machine) -> ProductCase:
-    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    batch, known = rhs.rank > 2, shape.m is not None
+    lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
+    batch, sizes = rhs.rank > 2, _sizes(op)
     basic = ProductCase(
         dtype=shape.dtype,
         kind=_KINDS.get(shape.dtype, "other"),
-        known=known,
+        known=are_known([*op.operands, op.results[0]]),
+        hinted=sizes is not None,
         batch=batch,
         dims=lhs.rank,
-        weights=prod(rhs.shape),
+        weights=prod(rhs.shape if sizes is None else sizes.rhs),
         grain=_row_grain(*op.operands),
         result_grain=_row_grain(op.results[0]),
     )
-    if not known or shape.m is None or shape.n is None or shape.k is None:
+    if sizes is None or shape.m is None or shape.n is None or shape.k is None:
         return basic
     tile = (1, 1) if 1 in (shape.m, shape.n) else best_tile(shape, chip)
     return replace(
@@ -159,8 +189,8 @@ def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machin
         rows=shape.m,
         columns=shape.n,
         terms=shape.k,
-        result=prod(result.shape),
-        work=chip.peak_time(prod(result.shape) * shape.k),
+        result=prod(sizes.result),
+        work=chip.peak_time(prod(sizes.result) * shape.k),
         behind=_behind(op, bias=not batch),
         functions=_functions_behind(op),
         siblings=1 if batch else _siblings(op),
@@ -212,7 +242,8 @@ def parts_of_product(op: ir.Operation, arch: str) -> int:
         return 1
     if _transposed(op, "transpose_lhs") or lhs.element_type != result.element_type or _siblings(op) > 1:
         return 1
-    return split_parts(_shape(op, lhs.shape[0]), machine(arch))
+    sizes = _Sizes(lhs.shape, rhs.shape, result.shape)
+    return split_parts(_shape(op, lhs.shape[0], sizes), machine(arch))
 
 
 def stands_alone(op: ir.Operation) -> bool:
@@ -231,7 +262,9 @@ def _row_grain(*matrices: ir.Value) -> int:
 
 
 def _row_length(matrix: ir.Value) -> int:
-    """From one row to the next, also of a tensor whose rows it has, or their first columns (`pad-products`)."""
+    """From one row to the next, also of a tensor whose rows it has, or their first columns (`pad-products`); 1 where it
+    is known at run time only.
+    """
     while not isinstance(matrix.owner, ir.Block) and kiln.name_of(matrix.owner) == "kiln.view":
         view = matrix.owner.operation
         map_ = ir.AffineMapAttr(view.attributes["map"]).value
@@ -241,18 +274,21 @@ def _row_length(matrix: ir.Value) -> int:
         if any(along in dims_in(e) for e in list(map_.results)[:-1]):
             break
         matrix = view.operands[0]
-    return ir.RankedTensorType(matrix.type).shape[-1]
+    type_ = ir.RankedTensorType(matrix.type)
+    return 1 if type_.is_dynamic_dim(type_.rank - 1) else type_.shape[-1]
 
 
-def _shape(op: ir.Operation, rows: int | None) -> ProductShape:
+def _shape(op: ir.Operation, rows: int | None, sizes: _Sizes | None) -> ProductShape:
     """A product of row-major operands."""
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
-    terms = lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
-    columns = ir.RankedTensorType(op.results[0].type).shape[-1]
+    of_lhs, of_result = (
+        (lhs.shape, ir.RankedTensorType(op.results[0].type).shape) if sizes is None else (sizes.lhs, sizes.result)
+    )
+    terms = of_lhs[-2 if _transposed(op, "transpose_lhs") else -1]
     left, right = (_row_length(v) for v in op.operands)
     lhs_strides = (1, left) if _transposed(op, "transpose_lhs") else (left, 1)
     rhs_strides = (1, right) if _transposed(op, "transpose_rhs") else (right, 1)
-    return ProductShape(1, rows, columns, terms, lhs_strides, rhs_strides, str(rhs.element_type))
+    return ProductShape(1, rows, of_result[-1], terms, lhs_strides, rhs_strides, str(rhs.element_type))
 
 
 def _siblings(op: ir.Operation) -> int:

@@ -12,6 +12,7 @@ from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.lowering.gpu.dot.conv_window import is_sliding
+from kiln.lowering.gpu.dot.likely import likely_sizes
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 from kiln.lowering.gpu.rules import ConvolutionRules, rules_for
@@ -26,9 +27,9 @@ class ConvolutionCase:
     kind: "narrow" (16 bits) or "wide". windows: it is no product of matrices: windows of several elements, padding,
     groups, and for other types than 16 bits strides. channels, taps: of one group, and elements of the window; terms:
     their product. apart: windows that neither overlap nor reach into padding. rows_as_channels: see `rows_are_taps`.
-    slides: see `slides`. channels_last: they are neighbours in memory. followed: by ops that a kernel
-    takes in. known_weight, known_result: sizes that are known. work: nanoseconds of the multiply-adds at the peak of
-    the machine's tensor cores.
+    slides: see `slides`. channels_last: they are neighbours in memory. followed: by ops that a kernel takes in.
+    known_weight, known_result: sizes that are known, of the result likely ones as well. work: nanoseconds of the
+    multiply-adds at the peak of the machine's tensor cores.
     """
 
     kind: str
@@ -107,8 +108,9 @@ def no_pixels_as_channels(op: ir.Operation) -> str:
         return "windows that do not overlap, or have gaps"
     if prod(kernel) * channels <= rules.many_terms:
         return "small windows"
-    known = max(result.shape[0], 1)
-    return "little work" if known * prod(result.shape[1:]) * prod(kernel) * channels < rules.copy_work else ""
+    sizes = likely_sizes([op.results[0]])
+    images = max(result.shape[0], 1) if sizes is None else sizes[0][0]
+    return "little work" if images * prod(result.shape[1:]) * prod(kernel) * channels < rules.copy_work else ""
 
 
 def convolution_reason(op: ir.Operation, arch: str = DEFAULT_ARCH) -> str | None:
@@ -129,8 +131,7 @@ def _case(op: ir.Operation, arch: str) -> ConvolutionCase:
     kernel, channels = weight.shape[2:], weight.shape[1]
     taps = prod(kernel)
     near = not _is_padded(op) and all(v == 1 for v in dilation)
-    result = ir.RankedTensorType(op.results[0].type)
-    is_known = result.has_static_shape
+    sizes = likely_sizes([op.results[0]])
     is_windowed = any(n != 1 for n in kernel) or _is_padded(op) or groups != 1
     return ConvolutionCase(
         kind=kind,
@@ -146,8 +147,8 @@ def _case(op: ir.Operation, arch: str) -> ConvolutionCase:
         slides=slides(op),
         channels_last=_channels_last(op),
         followed=_is_followed(op),
-        known_result=is_known,
-        work=machine(arch).peak_time(prod(result.shape) * taps * channels) if is_known else None,
+        known_result=sizes is not None,
+        work=None if sizes is None else machine(arch).peak_time(prod(sizes[0]) * taps * channels),
     )
 
 

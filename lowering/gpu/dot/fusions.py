@@ -108,7 +108,7 @@ def product_shape(body: FusionBody, layouts: Sequence[ir.AffineMap], options: Do
         reason = f"{options.arch} has no tensor cores for {product.element}"
         raise UnsupportedError("kiln.matmul", str(product.op.location), reason)
     tf32 = options.tf32 and product.element == "f32"
-    shape = replace(_with_siblings(body, layouts, product.shape(tf32)), products=len(products))
+    shape = replace(_with_siblings(body, layouts, product.shape(tf32, body.shapes.hint)), products=len(products))
     return shape, options.descriptors and body.part is None and _describable(body, products)
 
 
@@ -116,9 +116,9 @@ def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: Pro
     if body.part is None or shape.n is None:
         return shape
     total = 0
-    for part in FusionBody(body.fusion).parts():
+    for part in FusionBody(body.fusion, outer=body.outer).parts():
         if any(op.operation.name == "kiln.matmul" for op in part.operations):
-            other = find_products(part, layouts)[0].shape(shape.dtype == "tf32")
+            other = find_products(part, layouts)[0].shape(shape.dtype == "tf32", part.shapes.hint)
             if (other.batch, other.m, other.k, other.dtype) == (shape.batch, shape.m, shape.k, shape.dtype):
                 total += other.n or 0
     return replace(shape, n=max(total, shape.n))
@@ -294,7 +294,7 @@ def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOpt
     conv = find_conv(body, layouts)
     tf32 = options.tf32 and conv.element == "f32"
     through_maps = options.descriptors and describable_product(body, conv)
-    schedule = choose_conv(conv.shape(tf32), machine(options.arch), through_maps)
+    schedule = choose_conv(conv.shape(tf32, body.shapes.hint), machine(options.arch), through_maps)
     return replace(schedule, precision="tf32" if tf32 else "ieee")
 
 

@@ -3,7 +3,7 @@
 
 """What a matrix product in a fusion multiplies: sizes and strides over the fusion's symbols."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -53,9 +53,16 @@ class Product:
             return "i32" if self.element == "i8" else self.element
         return "f64" if self.element == "f64" else "f32"
 
-    def shape(self, tf32: bool) -> ProductShape:
-        """What a schedule is chosen by. tf32: whether tensor cores may round f32 operands."""
-        known = affine.constant_of
+    def shape(self, tf32: bool, hint: Callable[[ir.AffineExpr], int | None]) -> ProductShape:
+        """What a schedule is chosen by. tf32: whether tensor cores may round f32 operands. hint: what a size is, or is
+        likely to be.
+        """
+
+        def known(size: ir.AffineExpr) -> int | None:
+            # A vector's schedules are for sizes that are 1, not for those that were.
+            likely = hint(size)
+            return likely if likely is None or likely > 1 else affine.constant_of(size)
+
         return ProductShape(
             batch=known_product([known(x) for x in self.batch]),
             m=known(self.m),

@@ -3,7 +3,7 @@
 
 """What attention and convolutions in a fusion read: sizes and strides over the fusion's symbols."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch_mlir import ir
@@ -107,14 +107,16 @@ class Convolution:
     dilation: tuple[int, ...]
     element: str
 
-    def shape(self, tf32: bool) -> ConvShape:
-        """What a schedule is chosen by."""
-        known = [affine.constant_of(x) for x in (self.result_sizes[0], *self.result_sizes[2:])]
+    def shape(self, tf32: bool, hint: Callable[[ir.AffineExpr], int | None]) -> ConvShape:
+        """What a schedule is chosen by. hint: what a size is, or is likely to be."""
+        positions = (self.result_sizes[0], *self.result_sizes[2:])
+        rows = known_product([hint(x) for x in positions])
+        known = [affine.constant_of(x) for x in positions]
         taps = known_product(self.kernel) or 1
         dtype = "tf32" if tf32 and self.element == "f32" else self.element
         sliding = tuple(n for n in known if n is not None) if self.slides() else ()
         images = (sliding[0], sliding[1], sliding[2]) if len(sliding) == 3 else None
-        return ConvShape(known_product(known), self.groups, self.channels, self.out, taps, dtype, images)
+        return ConvShape(rows, self.groups, self.channels, self.out, taps, dtype, images)
 
     def slides(self) -> bool:
         """Whether the kernel for windows that slide is for it: channels are neighbours in both operands."""
