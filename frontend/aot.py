@@ -51,6 +51,7 @@ from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.saved_channels_last import keep_channels_last
 from kiln.frontend.scans import differentiate_scans
+from kiln.frontend.size_fractions import write_size_fractions
 from kiln.frontend.size_operands import share_size_operands
 
 __all__ = ["compile_dynamo_graph"]
@@ -190,6 +191,8 @@ def _compile(
     gm: GraphModule, inputs: Sequence[Any], *, options: Options, names: Names, kind: str, rewritten: bool
 ) -> Callable[..., Any]:
     gm.meta[NAMES] = names
+    if rewritten:
+        write_size_fractions(gm)
     if kind == "backward" and rewritten:
         mark_donated(gm, donated_arguments())
     if kind == "inference" and rewritten:
