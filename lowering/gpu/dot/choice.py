@@ -8,7 +8,7 @@ decides, or else the cheaper of Kiln's kernel and the library's call by the cost
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from torch_mlir import ir
@@ -48,11 +48,11 @@ _MOST_BEHIND = 32
 
 @dataclass(frozen=True)
 class ProductCase:
-    """A product as choices see it. Fields that do not apply (of a batch, of unknown sizes) have their defaults.
+    """A product as choices see it. Fields that do not apply to a batch have their defaults.
 
-    kind: "narrow" (16 bits), "wide" (f32, f64) or "other". known: all sizes are. hinted: they are, or it is known what
-    they were about when the graph was traced: the other fields are of these sizes. batch: each side has a matrix of its
-    own for each result. dims: of lhs. rows, columns, terms: of [rows, terms] x [terms, columns], those of all leading
+    kind: "narrow" (16 bits), "wide" (f32, f64) or "other". known: all sizes are; if not, the other fields are of
+    what they were about when the graph was traced. batch: each side has a matrix of its own for each result. dims: of
+    lhs. rows, columns, terms: of [rows, terms] x [terms, columns], those of all leading
     dims together. weights: elements of rhs; result: of the result. work: nanoseconds of the multiply-adds at the peak
     of the machine's tensor cores. grain, result_grain: as in `product_cost.Traits`. behind: "nothing", "bias",
     "gelu" (with a bias), "reduction" (pointwise ops and then one over the rows), "sibling" (pointwise ops that read
@@ -65,22 +65,21 @@ class ProductCase:
     dtype: str
     kind: str
     known: bool
-    hinted: bool
     batch: bool
     dims: int
     weights: int
     grain: int
     result_grain: int
-    rows: int | None = None
-    columns: int | None = None
-    terms: int | None = None
-    result: int | None = None
-    work: float | None = None
+    rows: int
+    columns: int
+    terms: int
+    result: int
+    work: float
+    tile: int
     behind: str = "nothing"
     functions: int = 0
     siblings: int = 1
     parts: int = 1
-    tile: int | None = None
     maps: bool = False
 
 
@@ -127,22 +126,18 @@ def _faster(case: ProductCase) -> str:
 
 def _supported_shape(op: ir.Operation) -> ProductShape | None:
     """The product of row-major operands that a library's call can do, with all leading dims of lhs as rows; of a batch,
-    of one of its matrices. Sizes known at run time only are likely ones; rows of which nothing is known are None. None:
-    other types, or dims that do not pair.
+    of one of its matrices. Sizes known at run time only are likely ones. None: other types, or dims that do not pair.
     """
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
     is_turned = _transposed(op, "transpose_lhs")
     if lhs.element_type != rhs.element_type or str(lhs.element_type) not in _KINDS:
         return None
-    sizes = _sizes(op)
-    if sizes is None:
-        is_matrix = rhs.has_static_shape and rhs.rank == 2 and not is_turned
-        return _shape(op, None, None) if is_matrix else None
     if (rhs.rank > 2 or is_turned) and lhs.rank != rhs.rank:
         return None
+    sizes = _sizes(op)
     if rhs.rank > 2 and (not _are_paired(op) or min(sizes.result[-2:]) <= rules_for(ProductRules).few_rows):
         return None
-    return _shape(op, prod(sizes.result[:-1] if rhs.rank == 2 else sizes.result[-2:-1]), sizes)
+    return _shape(op, sizes, prod(sizes.result[:-1] if rhs.rank == 2 else sizes.result[-2:-1]))
 
 
 @dataclass(frozen=True)
@@ -154,10 +149,10 @@ class _Sizes:
     result: Sequence[int]
 
 
-def _sizes(op: ir.Operation) -> _Sizes | None:
-    """None where nothing tells one of them."""
-    found = likely_sizes([*op.operands, op.results[0]])
-    return None if found is None else _Sizes(*found)
+def _sizes(op: ir.Operation) -> _Sizes:
+    found = likely_sizes([*op.operands, op.results[0]], unknown=rules_for(ProductRules).dynamic_size)
+    assert found is not None, "each has a number"
+    return _Sizes(*found)
 
 
 def _are_paired(op: ir.Operation) -> bool:
@@ -169,23 +164,18 @@ def _are_paired(op: ir.Operation) -> bool:
 
 def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machine) -> ProductCase:
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
-    batch, sizes = rhs.rank > 2, _sizes(op)
-    basic = ProductCase(
+    batch, sizes, kind = rhs.rank > 2, _sizes(op), _KINDS.get(shape.dtype, "other")
+    assert shape.m is not None and shape.n is not None and shape.k is not None, "likely ones"
+    tile = (1, 1) if 1 in (shape.m, shape.n) else best_tile(shape, chip)
+    return ProductCase(
         dtype=shape.dtype,
-        kind=_KINDS.get(shape.dtype, "other"),
+        kind=kind,
         known=are_known([*op.operands, op.results[0]]),
-        hinted=sizes is not None,
         batch=batch,
         dims=lhs.rank,
-        weights=prod(rhs.shape if sizes is None else sizes.rhs),
+        weights=prod(sizes.rhs),
         grain=_row_grain(*op.operands),
         result_grain=_row_grain(op.results[0]),
-    )
-    if sizes is None or shape.m is None or shape.n is None or shape.k is None:
-        return basic
-    tile = (1, 1) if 1 in (shape.m, shape.n) else best_tile(shape, chip)
-    return replace(
-        basic,
         rows=shape.m,
         columns=shape.n,
         terms=shape.k,
@@ -194,7 +184,7 @@ def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machin
         behind=_behind(op, bias=not batch),
         functions=_functions_behind(op),
         siblings=1 if batch else _siblings(op),
-        parts=parts_of_product(op, chip.arch) if basic.kind == "narrow" else 1,
+        parts=parts_of_product(op, chip.arch) if kind == "narrow" else 1,
         tile=tile[0] * tile[1],
         # Equal views become one operand of the kernel, which has one descriptor at most.
         maps=tensor_maps and source(op.operands[0]) != source(op.operands[1]),
@@ -243,7 +233,7 @@ def parts_of_product(op: ir.Operation, arch: str) -> int:
     if _transposed(op, "transpose_lhs") or lhs.element_type != result.element_type or _siblings(op) > 1:
         return 1
     sizes = _Sizes(lhs.shape, rhs.shape, result.shape)
-    return split_parts(_shape(op, lhs.shape[0], sizes), machine(arch))
+    return split_parts(_shape(op, sizes, lhs.shape[0]), machine(arch))
 
 
 def stands_alone(op: ir.Operation) -> bool:
@@ -278,17 +268,14 @@ def _row_length(matrix: ir.Value) -> int:
     return 1 if type_.is_dynamic_dim(type_.rank - 1) else type_.shape[-1]
 
 
-def _shape(op: ir.Operation, rows: int | None, sizes: _Sizes | None) -> ProductShape:
+def _shape(op: ir.Operation, sizes: _Sizes, rows: int) -> ProductShape:
     """A product of row-major operands."""
-    lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
-    of_lhs, of_result = (
-        (lhs.shape, ir.RankedTensorType(op.results[0].type).shape) if sizes is None else (sizes.lhs, sizes.result)
-    )
-    terms = of_lhs[-2 if _transposed(op, "transpose_lhs") else -1]
+    terms = sizes.lhs[-2 if _transposed(op, "transpose_lhs") else -1]
     left, right = (_row_length(v) for v in op.operands)
     lhs_strides = (1, left) if _transposed(op, "transpose_lhs") else (left, 1)
     rhs_strides = (1, right) if _transposed(op, "transpose_rhs") else (right, 1)
-    return ProductShape(1, rows, of_result[-1], terms, lhs_strides, rhs_strides, str(rhs.element_type))
+    dtype = str(ir.RankedTensorType(op.operands[1].type).element_type)
+    return ProductShape(1, rows, sizes.result[-1], terms, lhs_strides, rhs_strides, dtype)
 
 
 def _siblings(op: ir.Operation) -> int:

@@ -12,15 +12,15 @@ from kiln.dialects.shapes import SymbolicShapes
 __all__ = ["are_known", "likely_sizes"]
 
 
-def likely_sizes(values: Sequence[ir.Value]) -> list[list[int]] | None:
-    """Those of each tensor; None where one is known at run time only and nothing tells what it was about when the graph
-    was traced (`kiln.hint`).
+def likely_sizes(values: Sequence[ir.Value], unknown: int | None = None) -> list[list[int]] | None:
+    """Those of each tensor. Where nothing tells what a size known at run time only was about when the graph was traced
+    (`kiln.hint`) it is `unknown`; without that number, None instead of all.
     """
     if are_known(values):
         return [list(ir.RankedTensorType(v.type).shape) for v in values]
     block = next(v.owner if isinstance(v.owner, ir.Block) else v.owner.operation.block for v in values)
     shapes = SymbolicShapes(block.owner)
-    likely = [[shapes.hint(e) for e in shapes.dims(v)] for v in values]
+    likely = [[unknown if (n := shapes.hint(e)) is None else n for e in shapes.dims(v)] for v in values]
     found = [[n for n in sizes if n is not None] for sizes in likely]
     return found if found == likely else None
 

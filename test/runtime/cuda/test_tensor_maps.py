@@ -85,13 +85,13 @@ def test_descriptors_are_encoded_again_only_when_something_changed(gpu) -> None:
 
 def test_batches_and_sums_of_any_length(gpu) -> None:
     """[b, t, 128]^T @ [b, t, 128]: rows, columns and strides of a matrix are known, the batch and the sums are not."""
-    calls = [[randn(b, t, 128), randn(b, t, 128)] for b, t in ((3, 100), (2, 33), (7, 128))]
+    calls = [[randn(b, t, 128), randn(b, t, 128)] for b, t in ((16, 500), (2, 33), (7, 128))]
     check(gpu, lambda x, y: torch.relu(x.mT @ y), calls, maps=2, dims=2)
 
 
 def test_columns_of_any_number(gpu) -> None:
     """Scores: as many columns as keys."""
-    calls = [[randn(b, t, 64), randn(b, t, 64)] for b, t in ((3, 100), (2, 33), (4, 257))]
+    calls = [[randn(b, t, 64), randn(b, t, 64)] for b, t in ((16, 500), (2, 33), (4, 257))]
     check(gpu, lambda x, y: torch.relu(x @ y.mT), calls, maps=2, dims=2)
 
 
