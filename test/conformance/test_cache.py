@@ -75,6 +75,17 @@ def test_dynamic_sizes(cache):
         assert [report.cache for report in reports] == [turn]
 
 
+def test_about_the_same_sizes_are_one_entry(cache):
+    """What is fast depends on the sizes that a graph was traced with, as powers of two; what is right does not."""
+    for size, count in ((65, 1), (100, 1), (129, 2)):
+        torch._dynamo.reset()
+        x = torch.randn(size, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        found = torch.compile(lambda x: x.sum(0) * 2, backend="kiln", fullgraph=True)(x)
+        torch.testing.assert_close(found, x.sum(0) * 2)
+        assert len(cache.entries()) == count
+
+
 def test_training(cache):
     def step(model, x):
         model.zero_grad()
