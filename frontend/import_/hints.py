@@ -5,27 +5,30 @@
 sizes, never what is right.
 """
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
 
-__all__ = ["rounded_hint", "size_hints"]
+__all__ = ["hints_of", "rounded_hint", "size_hints"]
 
 
 def size_hints(gm: GraphModule) -> dict[str, int]:
-    """Of the symbols that are a size or stride of an input, or an input, by name: the number that the graph was traced
+    """Those of a graph's inputs: see `hints_of`."""
+    return hints_of([node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")])
+
+
+def hints_of(inputs: Iterable[Any]) -> dict[str, int]:
+    """Of the symbols that are a size or stride of an input, or an input, by name: the number that a graph is traced
     with.
     """
     found: dict[str, int] = {}
-    for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            value = node.meta.get("val")
-            sizes = [*value.size(), *value.stride()] if _has_strides(value) else [value]
-            for size in sizes:
-                own = cast(Any, size).node if isinstance(size, torch.SymInt) else None
-                if own is not None and own.expr.is_Symbol and own.has_hint():
-                    found[str(own.expr)] = int(own.hint)
+    for value in inputs:
+        for size in [*value.size(), *value.stride()] if _has_strides(value) else [value]:
+            own = cast(Any, size.node) if isinstance(size, torch.SymInt) else None
+            if own is not None and own.expr.is_Symbol and own.has_hint():
+                found[str(own.expr)] = int(own.hint)
     return found
 
 
