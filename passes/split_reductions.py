@@ -41,15 +41,7 @@ _TAKEN = paths.group(
     "planes",
 )
 _POSITIONS = paths.group("any split-reductions", "by their own extremum")
-_FOR_THREADS = paths.group(
-    "cpu split-reductions",
-    "columns",
-    "rows",
-    "with a rest",
-    "of any length",
-    "several of any length",
-    "groups of channels",
-)
+_FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest", "groups of channels")
 
 
 @register_pass
@@ -62,9 +54,10 @@ class SplitReductions(Pass):
     the number of parts is what keeps it busy (`reduction_parts`), and several dims are split where one has too few
     divisors: the images and the rows of a batch, say. Of an extent without such divisors, what the parts leave over is
     reduced by itself. Sizes known at run time only count as what they were about when the graph was traced
-    (`kiln.hint`); of dims of such sizes the parts are as long as makes the number for these (`dynamic_parts.py`). Sums
-    of floats are reassociated, as every parallel sum is. The position of an extremum that is split is found in the same
-    parts, by their own extrema. Reductions by an unknown combiner stay.
+    (`kiln.hint`); for a GPU, dims of such sizes have parts as long as makes the number for these (`dynamic_parts.py`),
+    for a CPU, whose vector loops have no masks for the last one, they are not split. Sums of floats are reassociated,
+    as every parallel sum is. The position of an extremum that is split is found in the same parts, by their own
+    extrema. Reductions by an unknown combiner stay.
 
     Before::
 
@@ -162,7 +155,7 @@ class SplitReductions(Pass):
         """Whether `op` was replaced by two steps."""
         reduced = reduction_dims(op)
         loops = _extents(op, shapes)
-        extents = _likely(loops, shapes, reduced)
+        extents = _likely(loops, shapes, reduced, by_hints=self.sms > 0)
         if extents is None:
             return False
         results, length = (
@@ -354,12 +347,15 @@ def _extents(op: ir.OpView, shapes: SymbolicShapes) -> list[ir.AffineExpr | None
 
 
 def _likely(
-    extents: Sequence[ir.AffineExpr | None], shapes: SymbolicShapes, reduced: Sequence[int]
+    extents: Sequence[ir.AffineExpr | None], shapes: SymbolicShapes, reduced: Sequence[int], by_hints: bool
 ) -> list[int] | None:
-    """Extents as numbers: likely ones of those known at run time only, and 1 for reduced dims where nothing is known of
-    these. None where nothing is known of a result's size, or of any reduced dim.
+    """Extents as numbers: likely ones of those known at run time only, of reduced dims only with `by_hints`, and 1 for
+    reduced dims where nothing is known of these. None where nothing is known of a result's size, or of any reduced dim.
     """
-    likely = [None if e is None else shapes.hint(e) for e in extents]
+    likely = [
+        None if e is None else shapes.hint(e) if by_hints or d not in reduced else affine.constant_of(e)
+        for d, e in enumerate(extents)
+    ]
     if all(likely[d] is None for d in reduced) or any(n is None and d not in reduced for d, n in enumerate(likely)):
         return None
     return [1 if n is None else n for n in likely]

@@ -54,8 +54,9 @@ def test_long_sums_are_split(case: str, target: str) -> None:
     function, shapes, dims, path = CASES[case]
     before = paths.taken()
     assert max(errors(function, shapes, dims, target)) < 1e-6
-    name = f"{'cpu' if target == 'cpu' else 'gpu'} split-reductions: {path}"
-    assert paths.taken().get(name, 0) > before.get(name, 0)
+    if target != "cpu" or path == "rows":
+        name = f"{'cpu' if target == 'cpu' else 'gpu'} split-reductions: {path}"
+        assert paths.taken().get(name, 0) > before.get(name, 0)
 
 
 def test_columns_are_split_for_a_gpu() -> None:
