@@ -4,9 +4,9 @@
 """Index expressions along the lanes of a vector that are no straight lines, but need no gather either.
 
 Lines that jump once, and go on in parallel: a roll reads `(d + 127) mod 128`, a flattened slice
-`(d floordiv 50) * 80 + d mod 50`. Where the divisor is a constant not below the number of lanes, a vector crosses at
-most one of its multiples: two masked loads have its elements, where a gather would take them one by one and divide for
-each.
+`(d floordiv 50) * 80 + d mod 50`. Where the divisor is a constant not below the number of lanes, or the number of all
+positions of the lanes' loop, known at run time only, a vector crosses at most one of its multiples: two masked loads
+have its elements, where a gather would take them one by one and divide for each.
 
 Patterns: known steps from the first lane. What is repeated reads `d floordiv 2`, what is interleaved asks whether
 `d mod 2` is 0. Where the divisor divides the index of the first lane, quotients and remainders are constants.
@@ -39,12 +39,15 @@ class Bend:
 
 @dataclass
 class _Walk:
-    """dim: that of the lanes; crossed: the dividend at the first lane and its divisor, the same for all that bends."""
+    """dim: that of the lanes; extent: of its loop, if it is known; crossed: the dividend at the first lane and its
+    divisor, the same for all that bends.
+    """
 
     dim: int
     width: int
     multiple_of: int
-    crossed: tuple[ir.AffineExpr, int] | None = None
+    extent: ir.AffineExpr | None = None
+    crossed: tuple[ir.AffineExpr, ir.AffineExpr] | None = None
 
     def line(self, expr: ir.AffineExpr) -> tuple[ir.AffineExpr, ir.AffineExpr, ir.AffineExpr] | None:
         """Stride, base and jump of an expression."""
@@ -61,27 +64,39 @@ class _Walk:
         if isinstance(expr, ir.AffineMulExpr):
             by, moved = (expr.rhs, left) if self.dim not in affine.dims_in(expr.rhs) else (expr.lhs, right)
             return (moved[0] * by, moved[1] * by, moved[2] * by) if self.dim not in affine.dims_in(by) else None
-        divisor = affine.constant_of(expr.rhs)
-        if left[0] != ir.AffineConstantExpr.get(1) or left[2] != zero or divisor is None or divisor < self.width:
+        divisor = expr.rhs.maybe_downcast()
+        if left[0] != ir.AffineConstantExpr.get(1) or left[2] != zero or not self._is_long(divisor):
             return None
         if self.crossed not in (None, (left[1], divisor)):
             return None
         self.crossed = left[1], divisor
         if isinstance(expr, ir.AffineModExpr):
-            return left[0], ir.AffineExpr.get_mod(left[1], divisor), ir.AffineConstantExpr.get(-divisor)
+            return left[0], ir.AffineExpr.get_mod(left[1], divisor), divisor * -1
         if isinstance(expr, ir.AffineFloorDivExpr):
             return zero, ir.AffineExpr.get_floor_div(left[1], divisor), ir.AffineConstantExpr.get(1)
         return None
 
+    def _is_long(self, divisor: ir.AffineExpr) -> bool:
+        """Whether the lanes in use cross one of its multiples at most."""
+        known = affine.constant_of(divisor)
+        if known is None:
+            return self.extent is not None and divisor == self.extent
+        return known >= self.width
 
-def bent_line(expr: ir.AffineExpr, dim: int, width: int, multiple_of: int) -> Bend | None:
-    """`expr` along `width` lanes of `dim`, whose first is a multiple of `multiple_of`; None if it is no such line."""
-    walk = _Walk(dim, width, multiple_of)
+
+def bent_line(
+    expr: ir.AffineExpr, dim: int, width: int, multiple_of: int, extent: ir.AffineExpr | None = None
+) -> Bend | None:
+    """`expr` along `width` lanes of `dim`, whose first is a multiple of `multiple_of`; None if it is no such line.
+
+    extent: of the lanes' loop, which begins at 0, where lanes behind it are in no use.
+    """
+    walk = _Walk(dim, width, multiple_of, extent)
     found = walk.line(expr)
     if found is None or walk.crossed is None:
         return None
     dividend, divisor = walk.crossed
-    return Bend(*found, ir.AffineConstantExpr.get(divisor) - ir.AffineExpr.get_mod(dividend, divisor))
+    return Bend(*found, divisor - ir.AffineExpr.get_mod(dividend, divisor))
 
 
 Pattern = tuple[ir.AffineExpr, tuple[int, ...]]

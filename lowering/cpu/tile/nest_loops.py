@@ -252,7 +252,7 @@ class NestEmitter:
             rest = b.andc(rest, b.andc(is_last, b.cmpi("slt", low, high)))
 
         def block(i: Index, mask: ir.Value | None = None, width: int = width) -> None:
-            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask, extent=e.loops.extents[lane])):
                 self._level(k + 1)
 
         borders: list[Index] = []

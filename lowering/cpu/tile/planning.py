@@ -60,10 +60,16 @@ def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
 
 
 def access_cost(
-    offset: ir.AffineExpr, count: float, lane: int | None, width: int = 16, stored: bool = False, turns: bool = False
+    offset: ir.AffineExpr,
+    count: float,
+    lane: int | None,
+    width: int = 16,
+    stored: bool = False,
+    turns: bool = False,
+    extent: ir.AffineExpr | None = None,
 ) -> float:
     """Relative cost of `count` elements loaded from `offset`, or stored there, vectorised along `lane`. turns: what
-    lies between them is loaded or stored by the same block of lanes (turns.py).
+    lies between them is loaded or stored by the same block of lanes (turns.py). extent: of the lane's loop.
     """
     if lane is None or lane not in affine.dims_in(offset):
         return count
@@ -82,7 +88,7 @@ def access_cost(
     parts = pieces(pattern[1]) if pattern is not None else None
     if parts is not None:
         return 2 * len(parts) * count / width  # a load and a shuffle of each
-    bend = bent_line(offset, lane, width, width) if linear is None and not stored else None
+    bend = bent_line(offset, lane, width, width, extent) if linear is None and not stored else None
     if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
         return 3 * count / width  # two masked loads
     # A gather costs about what its elements cost one by one, and it touches a cache line for each.
@@ -123,7 +129,7 @@ def choose_lanes(accesses: Accesses, candidates: Sequence[int], loops: Loops, ti
             if lane is not None and lane in dims:
                 lanes = max(1, min(16, loops.count(lane)))
                 turn = not accesses.reduced and any(takes_turns(a, lane, d, loops) for d in candidates)
-                cost = access_cost(a.offset, count, lane, lanes, a.stored, turn)
+                cost = access_cost(a.offset, count, lane, lanes, a.stored, turn, loops.extents[lane])
                 if cost > count:
                     # A gather: other loads that come again find a vector in the cache, this one its elements each.
                     for d in a.loops - dims:

@@ -44,12 +44,14 @@ class Lane:
     """The dim whose consecutive values are a vector's lanes; `mask` turns off those past its end.
 
     aligned: the first lane is a multiple of the width, so that divisions of the dim by multiples of it are uniform.
+    extent: of the dim's loop, from 0 on, where no lane in use is behind it.
     """
 
     dim: int | None = None
     width: int = 1
     mask: ir.Value | None = None
     aligned: bool = True
+    extent: ir.AffineExpr | None = None
 
     def line(self, expr: ir.AffineExpr) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
         """`expr` along the lanes as (stride, index of the first lane), or None if the lanes are not on a line."""
@@ -64,7 +66,7 @@ class Lane:
     def bend(self, expr: ir.AffineExpr) -> Bend | None:
         """`expr` as a line of the lanes that jumps once, or None if it is no such line."""
         assert self.dim is not None
-        return bent_line(expr, self.dim, self.width, self.width if self.aligned else UNALIGNED)
+        return bent_line(expr, self.dim, self.width, self.width if self.aligned else UNALIGNED, self.extent)
 
 
 class Scopes(shared.Scopes):

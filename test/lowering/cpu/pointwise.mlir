@@ -299,13 +299,19 @@ func.func @computed(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>},
 
 // -----
 
-// An index that a roll makes negative is divided with rounding down.
+// An index that a roll makes negative is divided with rounding down. Of all positions of the lanes' loop one is a multiple
+// of their number: lanes below it are one load, and the others a second.
 
 // CHECK-LABEL: func.func @generic
+// CHECK: scf.for
 // CHECK: %[[Q:.*]] = arith.floordivsi
-// CHECK-NEXT: arith.muli %[[Q]]
-// CHECK-NEXT: arith.subi
-// CHECK-NEXT: vector.gather
+// CHECK-NEXT: %[[P:.*]] = arith.muli %[[Q]]
+// CHECK-NEXT: %[[BASE:.*]] = arith.subi %{{.*}}, %[[P]]
+// CHECK: %[[BELOW:.*]] = vector.create_mask
+// CHECK: %[[FIRST:.*]] = vector.maskedload %arg0[%[[BASE]]], %[[BELOW]]
+// CHECK: vector.maskedload %arg0[%{{.*}}], %{{.*}}, %[[FIRST]]
+// CHECK-NOT: vector.gather
+// CHECK: return
 func.func @roll(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n: index {kiln.symbol = "s0"}) -> tensor<?xf32> attributes {kiln.symbols = ["s0"]} {
   %v = "kiln.view"(%x, %n) {map = affine_map<(d0)[s0] -> ((d0 - 3) mod s0)>, shape = affine_map<()[s0] -> (s0)>} : (tensor<?xf32>, index) -> tensor<?xf32>
   %e = "kiln.empty"(%n) {shape = affine_map<()[s0] -> (s0)>} : (index) -> tensor<?xf32>

@@ -82,3 +82,17 @@ def test_as_eager(name: str, dtype: torch.dtype, columns: int) -> None:
     if dtype == torch.float32 and columns == 70:
         assert not path or paths.taken().get(f"cpu loads: {path}")
         assert name != "points" or paths.taken().get("cpu stores: interleaved")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("name", ["rolls", "rolls of rolls", "rolls of all", "sums of rolls", "rolls in pads"])
+def test_rolls_of_any_size(name: str, dtype: torch.dtype) -> None:
+    program, path = PROGRAMS[name]
+    torch._dynamo.reset()
+    paths.reset()
+    compiled = torch.compile(program, backend=kiln.backend, dynamic=True, options={"fallback": False})
+    for rows, columns in ((27, 70), (5, 300), (33, 7), (2, 3)):
+        x = torch.randint(-40, 40, (rows, columns)).to(dtype)
+        for a, b in zip(compiled(x), program(x), strict=True):
+            assert torch.equal(a, b)
+    assert name in ("rolls in pads", "sums of rolls", "rolls of all") or paths.taken().get(f"cpu loads: {path}")
