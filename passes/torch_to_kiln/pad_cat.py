@@ -91,7 +91,7 @@ def _mirror(cx: LoweringContext, x: ir.Value, low: Sequence[Expr], high: Sequenc
 
     Views keep every index affine, so that this holds for symbolic sizes.
     """
-    for at in range(cx.rank(x)):
+    for at in reversed(range(cx.rank(x))):
         before, after = low[at], high[at]
         for amount in (before, after):
             known = constant_of(amount)
