@@ -95,8 +95,10 @@ class ScheduleGpu(Pass):
             if "schedule" in attributes:
                 continue
             function = fusion.operation.parent
+            assert function is not None, "fusions are in functions"
             outer = sizes.get(function) or sizes.setdefault(function, SymbolicShapes(function))
-            key = (fusion_key(fusion.operation), tuple(outer.hint(outer.expr(s)) for s in fusion.symbols))
+            symbols = [v for v in fusion.operation.operands if isinstance(v.type, ir.IndexType)]
+            key = (fusion_key(fusion.operation), tuple(outer.hint(outer.expr(s)) for s in symbols))
             if key not in known:
                 with considering(fusion.operation.location):
                     known[key] = self._schedule(fusion, outer)

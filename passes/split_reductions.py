@@ -184,14 +184,16 @@ class SplitReductions(Pass):
         if not may_rewrite(op):
             return False
         build = Builder(shapes)
+        # Loops of which nothing is known are those of no result's dim, and not split.
+        sizes = [ir.AffineExpr.get_constant(n) if e is None else e for n, e in zip(extents, loops, strict=True)]
         with op.operation.location, ir.InsertionPoint(op):
             if dims:
                 length = pow2(-(-prod(extents[d] for d in dims) // parts))
-                cut = DynamicParts(op, build, loops, dims, length)
+                cut = DynamicParts(op, build, sizes, dims, length)
                 op.results[0].replace_all_uses_with(combined(op, cut.partial(found[0]), found[0]))
             else:
-                sizes = [n if d in known else e for d, (n, e) in enumerate(zip(extents, loops, strict=True))]
-                self._rewrite(op, Parts(tuple(sizes), splits, build), found[0])
+                cut = tuple(n if d in known else e for d, (n, e) in enumerate(zip(extents, sizes, strict=True)))
+                self._rewrite(op, Parts(cut, splits, build), found[0])
         self.count("split")
         taken = _TAKEN if self.sms else _FOR_THREADS
         if dims:

@@ -240,9 +240,11 @@ class _Import:
         self.arg_attrs.append(attrs)
 
     def _hint(self, spec: InputSpec, name: str) -> int | None:
-        if spec.expr is None:
+        """What a symbol was when the graph was traced, if that is known."""
+        if spec.kind != "derived":
             return self.hints.get(name)
-        known = spec.expr.subs({s: self.hints[str(s)] for s in spec.expr.free_symbols if str(s) in self.hints})
+        expr: Any = spec.expr
+        known = expr.subs({s: self.hints[str(s)] for s in expr.free_symbols if str(s) in self.hints})
         return int(known) if known.is_Integer else None
 
     def _find_symbol(self, name: str) -> InputSpec:

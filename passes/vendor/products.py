@@ -3,7 +3,7 @@
 
 """Matrix products as ``aten.linear``, ``aten.bmm`` and ``aten._addmm_activation``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from torch_mlir import ir
@@ -84,7 +84,7 @@ def _called(
     build: Builder,
     name: str,
     inputs: Sequence[ir.Value],
-    kwargs: dict[str, object],
+    kwargs: Mapping[str, object],
     sizes: Sequence[ir.AffineExpr],
     reason: str,
 ) -> ir.Value:
@@ -92,7 +92,7 @@ def _called(
     (shape,), values = build.shapes.pack((0, sizes))
     type_ = tensor_type(ir.RankedTensorType(inputs[-1].type).element_type, shape)
     args = [{"operand": i} for i in range(len(inputs))]
-    return kiln.aten(name, inputs, args, kwargs, [type_], [shape], [None], values, reason=reason).results[0]
+    return kiln.aten(name, inputs, args, dict(kwargs), [type_], [shape], [None], values, reason=reason).results[0]
 
 
 def _batch_of_products(op: ir.Operation, build: Builder, reason: str) -> tuple[ir.Value, ir.Value]:
