@@ -123,13 +123,13 @@ def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     step = rules.loop_block
     if whole and length is not None:
         step = pow2(length)
+    if whole and not shape.reread and step > rules.unread_row:
+        whole, step = False, rules.loop_block  # Nothing is gained by keeping what is not read again.
     if shape.length is None:
         least, unknown = rules.unknown_block
         step = unknown if length is None else max(step, least)
         # Where it turns out to be longer it is walked in blocks: what is read once is so in any case.
         whole = whole and shape.reread
-    if whole and not shape.reread and step > rules.unread_row:
-        whole, step = False, rules.loop_block  # Nothing is gained by keeping what is not read again.
     rows = max(1, rules.block // step)
     if shape.rows is not None:
         rows = min(rows, pow2(shape.rows))

@@ -64,3 +64,13 @@ def test_every_row_has_a_tile(rows: int | None, length: int | None, contiguous: 
     assert tile * row <= 1 << 20
     assert warps in (1, 2, 4, 8, 16, 32)
     assert not chosen.persistent or (length and row >= length)
+
+
+@pytest.mark.parametrize("reread", [False, True])
+@pytest.mark.parametrize("likely", [2, 100, 512, 9000, 30000, 100_000, None])
+def test_rows_of_any_length(likely: int | None, reread: bool) -> None:
+    """A tile as long as rows were, which holds them whole where that saves reading them again; else blocks."""
+    chosen = choose_row(RowShape(None, None, reread=reread, likely=likely))
+    fits = likely is not None and likely <= (32768 if reread else 8192)
+    assert chosen.row == (1024 if likely is None else max(128, 1 << (likely - 1).bit_length()) if fits else 4096)
+    assert chosen.persistent == (fits and reread)
