@@ -92,7 +92,7 @@ def test_strides_count_as_well_as_elements(widths: list[int], monkeypatch: pytes
 def test_graphs_from_the_cache_have_their_guards(
     widths: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """What another call has compiled is for its sizes alone."""
+    """What another call has compiled, of about the same sizes, is for its sizes alone."""
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setattr(limits, "LIMIT", 1000)
@@ -100,7 +100,7 @@ def test_graphs_from_the_cache_have_their_guards(
     def run(x):
         return torch.relu(x) * 3
 
-    for shapes in (((9, 7), (50, 40)), ((20, 30), (60, 70))):
+    for shapes in (((9, 7), (50, 40)), ((12, 5), (60, 36))):
         torch._dynamo.reset()
         call = compiled(run, cache=True)
         for shape in shapes:
