@@ -62,13 +62,16 @@ class SymbolicShapes:
     def hint(self, expr: ir.AffineExpr) -> int | None:
         """What a size is likely to be: what it is, or, of one known at run time only, what it was about when the graph
         was traced (`kiln.hint` of the function's index arguments; of those of a fusion, what `outer` says). None where
-        nothing tells.
+        nothing tells, or where it would divide by 0 there.
         """
         used = affine.symbols_in(expr)
         hints = {i: n for i in used if i < self.n_arguments and (n := self._hint_of(self.symbols[i])) is not None}
         if len(hints) < len(used):
             return None
-        return affine.evaluate(expr, symbols=[hints.get(i, 0) for i in range(max(used, default=-1) + 1)])
+        try:
+            return affine.evaluate(expr, symbols=[hints.get(i, 0) for i in range(max(used, default=-1) + 1)])
+        except ZeroDivisionError:
+            return None
 
     def _hint_of(self, symbol: ir.Value) -> int | None:
         if self._outer is not None:

@@ -177,7 +177,8 @@ class SplitReductions(Pass):
             return False
         known = [d for d in reduced if isinstance(loops[d], ir.AffineConstantExpr)]
         splits = self._splits(extents, known, parts) if known else {}
-        dims = self._dynamic_dims(op, extents, reduced, known, splits, parts, neighbours)
+        others = [d for d in reduced if d not in known]
+        dims = self._dynamic_dims(op, extents, others, splits, parts, neighbours)
         if not splits and not dims:
             self.note(op, "no extent is long enough for as many parts")
             return False
@@ -208,8 +209,7 @@ class SplitReductions(Pass):
         self,
         op: ir.OpView,
         extents: Sequence[int],
-        reduced: Sequence[int],
-        known: Sequence[int],
+        others: list[int],
         splits: dict[int, int],
         parts: int,
         neighbours: int,
@@ -217,9 +217,8 @@ class SplitReductions(Pass):
         """Dims of sizes known at run time only that are split, as one, in place of those of known sizes; none where
         these make enough parts.
 
-        extents: of the loops, likely ones. known: reduced dims of known sizes; splits: parts of these.
+        extents: of the loops, likely ones. others: reduced dims of such sizes. splits: parts of those of known sizes.
         """
-        others = [d for d in reduced if d not in known]
         # Parts of the innermost dim are short runs of memory.
         is_torn = neighbours == 1 and _innermost(op) in splits
         if not is_torn and prod(splits.values()) * 2 >= parts:
@@ -299,9 +298,8 @@ class SplitReductions(Pass):
 
 def _innermost(op: ir.OpView) -> int | None:
     """The loop that walks the memory of the operand of the highest rank element by element; None where none does."""
-    for d, step in _walks(op)[:1]:
-        return d if step else None
-    return None
+    d, step = next(iter(_walks(op)), (None, 0))
+    return d if step else None
 
 
 def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:

@@ -38,7 +38,7 @@ from kiln.frontend.cache.autograd_cache_failures import guards
 from kiln.frontend.cache.graph_key import Uncacheable, settings_text
 from kiln.frontend.cache.serialized_artifact import Constant, Reference, SerializedArtifact
 from kiln.frontend.calls.output_strides import output_strides
-from kiln.frontend.import_.hints import hints_of, rounded_hint
+from kiln.frontend.import_.hints import hints_of
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import collect
@@ -149,10 +149,6 @@ def serializable(compiler: Compiler, options: Options) -> Compiler:
     return SerializableAOTDispatchCompiler(SerializedArtifact, compiled)
 
 
-def _hints(inputs: Sequence[Any]) -> dict[str, int]:
-    return {name: rounded_hint(size) for name, size in hints_of(inputs).items()}
-
-
 @contextlib.contextmanager
 def keeping_traces(inputs: Sequence[Any], options: Options) -> Generator[None, None, None]:
     """While AOTAutograd runs in the block with compilers of ``serializable``, it looks its result up and keeps it.
@@ -174,7 +170,7 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Generator[None, N
 
     before = _current.options, _current.salt
     # An entry that holds the code is another one than that which holds its key.
-    _current.options, _current.salt = options, f"{settings}\n{_sharing(inputs)}\n{_hints(inputs)}\n{_is_bundled()}"
+    _current.options, _current.salt = options, f"{settings}\n{_sharing(inputs)}\n{hints_of(inputs)}\n{_is_bundled()}"
     try:
         # Dynamo compiles under a lock of the process.
         ours = (

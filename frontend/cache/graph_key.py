@@ -29,7 +29,7 @@ from kiln.entry_points import LOWERINGS, PATTERNS, is_named
 from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text, rule_text, source_text
 from kiln.frontend.distances import DISTANCE
 from kiln.frontend.donated import DONATED
-from kiln.frontend.import_.hints import rounded_hint, size_hints
+from kiln.frontend.import_.hints import size_hints
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
 from kiln.frontend.recomputed import ROUNDED
@@ -94,10 +94,8 @@ def _options_text(options: Options) -> str:
 def graph_text(gm: GraphModule) -> str:
     """The graph as text that is equal for graphs with equal code."""
     writer = _Writer(gm)
-    hints = {name: rounded_hint(size) for name, size in size_hints(gm).items()}
-    return "\n".join(
-        [*(writer.node(node) for node in gm.graph.nodes), f"limits {gm.meta.get(LIMITS, [])}", f"hints {hints}"]
-    )
+    settings = f"limits {gm.meta.get(LIMITS, [])}", f"hints {size_hints(gm)}"
+    return "\n".join([*(writer.node(node) for node in gm.graph.nodes), *settings])
 
 
 class _Writer:

@@ -236,16 +236,16 @@ class _Import:
         attrs: dict[str, ir.Attribute] = {"kiln.symbol": ir.StringAttr.get(name)}
         hint = self._hint(spec, name)
         if hint is not None:
-            attrs["kiln.hint"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), rounded_hint(hint))
+            attrs["kiln.hint"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), hint)
         self.arg_attrs.append(attrs)
 
     def _hint(self, spec: InputSpec, name: str) -> int | None:
-        """What a symbol was when the graph was traced, if that is known."""
+        """About what a symbol was when the graph was traced, if that is known."""
         if spec.kind != "derived":
             return self.hints.get(name)
         expr: Any = spec.expr
         known = expr.subs({s: self.hints[str(s)] for s in expr.free_symbols if str(s) in self.hints})
-        return int(known) if known.is_Integer else None
+        return rounded_hint(int(known)) if known.is_Integer else None
 
     def _find_symbol(self, name: str) -> InputSpec:
         """A size or stride of an input that is exactly this symbol."""

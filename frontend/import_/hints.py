@@ -21,14 +21,14 @@ def size_hints(gm: GraphModule) -> dict[str, int]:
 
 def hints_of(inputs: Iterable[Any]) -> dict[str, int]:
     """Of the symbols that are a size or stride of an input, or an input, by name: the number that a graph is traced
-    with.
+    with, rounded.
     """
     found: dict[str, int] = {}
     for value in inputs:
         for size in [*value.size(), *value.stride()] if _has_strides(value) else [value]:
             own = cast(Any, size.node) if isinstance(size, torch.SymInt) else None
             if own is not None and own.expr.is_Symbol and own.has_hint():
-                found[str(own.expr)] = int(own.hint)
+                found[str(own.expr)] = rounded_hint(int(own.hint))
     return found
 
 

@@ -50,6 +50,7 @@ class LoopRules:
     unread_row: int
     loop_block: int
     unknown_block: tuple[int, ...]
+    chain: int
     scan_block: int
     across_scan: tuple[int, ...]
     least_strip: int

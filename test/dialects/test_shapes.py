@@ -74,3 +74,13 @@ def test_fusion_arguments_without_shapes_come_from_the_operands() -> None:
         shapes = SymbolicShapes(fusion)
         assert [str(e) for e in shapes.dims(fusion.block.arguments[0])] == ["4", "s0 * 2"]
         assert not shapes.fresh
+
+
+def test_hints_of_sizes() -> None:
+    text = """func.func @main(%n: index {kiln.hint = 8 : i64}, %m: index {kiln.hint = 0 : i64}, %k: index) { return }"""
+    with create_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        shapes = SymbolicShapes(module.body.operations[0])
+        n, m, k = (ir.AffineExpr.get_symbol(i) for i in range(3))
+        assert shapes.hint(n * 2 + 1) == 17 and shapes.hint(m) == 0 and shapes.hint(ir.AffineExpr.get_constant(3)) == 3
+        assert shapes.hint(n + k) is None and shapes.hint(ir.AffineExpr.get_floor_div(n, m)) is None

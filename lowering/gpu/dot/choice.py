@@ -90,16 +90,32 @@ _LIBRARY = paths.group(
 _OWN = paths.group("cuda no library", *TABLE.names("own"), "in less time")
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """Of a product's operands and result: where they are known at run time only, likely ones."""
+
+    lhs: Sequence[int]
+    rhs: Sequence[int]
+    result: Sequence[int]
+
+
+def _sizes(op: ir.Operation) -> _Sizes:
+    found = likely_sizes([*op.operands, op.results[0]], unknown=rules_for(ProductRules).dynamic_size)
+    assert found is not None, "each has a number"
+    return _Sizes(*found)
+
+
 def product_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
     """Why to call cuBLAS for a product at the kiln stage; None to keep the op for a kernel of its own.
 
     tensor_maps: kernels may load operands through these. arch: the GPU.
     """
     chip = machine(arch)
-    shape = _supported_shape(op)
+    sizes = _sizes(op)
+    shape = _supported_shape(op, sizes)
     if shape is None:
         return None
-    case = _case(op, shape, tensor_maps, chip)
+    case = _case(op, sizes, shape, tensor_maps, chip)
     row = TABLE.find(case)
     if row is not None:
         return decide(row, case, _OWN, _LIBRARY)
@@ -124,7 +140,7 @@ def _faster(case: ProductCase) -> str:
     return _LIBRARY("in less time", "cuBLAS: faster, with what follows as a kernel behind it")
 
 
-def _supported_shape(op: ir.Operation) -> ProductShape | None:
+def _supported_shape(op: ir.Operation, sizes: _Sizes) -> ProductShape | None:
     """The product of row-major operands that a library's call can do, with all leading dims of lhs as rows; of a batch,
     of one of its matrices. Sizes known at run time only are likely ones. None: other types, or dims that do not pair.
     """
@@ -134,25 +150,9 @@ def _supported_shape(op: ir.Operation) -> ProductShape | None:
         return None
     if (rhs.rank > 2 or is_turned) and lhs.rank != rhs.rank:
         return None
-    sizes = _sizes(op)
     if rhs.rank > 2 and (not _are_paired(op) or min(sizes.result[-2:]) <= rules_for(ProductRules).few_rows):
         return None
     return _shape(op, sizes, prod(sizes.result[:-1] if rhs.rank == 2 else sizes.result[-2:-1]))
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """Of a product's operands and result: where they are known at run time only, likely ones."""
-
-    lhs: Sequence[int]
-    rhs: Sequence[int]
-    result: Sequence[int]
-
-
-def _sizes(op: ir.Operation) -> _Sizes:
-    found = likely_sizes([*op.operands, op.results[0]], unknown=rules_for(ProductRules).dynamic_size)
-    assert found is not None, "each has a number"
-    return _Sizes(*found)
 
 
 def _are_paired(op: ir.Operation) -> bool:
@@ -162,9 +162,9 @@ def _are_paired(op: ir.Operation) -> bool:
     return lhs == rhs == result
 
 
-def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machine) -> ProductCase:
+def _case(op: ir.Operation, sizes: _Sizes, shape: ProductShape, tensor_maps: bool, chip: Machine) -> ProductCase:
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
-    batch, sizes, kind = rhs.rank > 2, _sizes(op), _KINDS.get(shape.dtype, "other")
+    batch, kind = rhs.rank > 2, _KINDS.get(shape.dtype, "other")
     assert shape.m is not None and shape.n is not None and shape.k is not None, "likely ones"
     tile = (1, 1) if 1 in (shape.m, shape.n) else best_tile(shape, chip)
     return ProductCase(

@@ -21,6 +21,7 @@ from kiln.dialects.schedules.gpu import (
 from kiln.lowering.gpu.dot.conv_window import WRITTEN_OUT
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import (
+    BYTES,
     Known,
     ProductShape,
     pow2,
@@ -78,6 +79,7 @@ def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) 
     while step > rules.least_step <= shape.channels and wasteful(step):
         step //= 2
     is_narrow = shape.taps > 1 and (rows, schedule.block_n) == rules.narrow_tile
+    is_narrow &= 2 * (2 * rows + schedule.block_n) * step * BYTES[shape.dtype] <= machine.shared_bytes - 1024
     if is_narrow and shape.rows is not None and shape.groups * (shape.rows // (2 * rows)) >= rules.waves * machine.sms:
         rows *= 2
     schedule = replace(schedule, block_m=rows, block_k=step)

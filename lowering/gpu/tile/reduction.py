@@ -3,8 +3,10 @@
 """`linalg.generic` reductions, met while something that needs them is evaluated.
 
 Along the row of the tile: in registers where the tile holds whole rows, else a loop over blocks of the row with one
-accumulator per element of the tile; both end in `tt.reduce`.  Any other reduction (a pooling window, a combiner that
-is not known to be associative) runs in order for each element of the tile.
+accumulator per element of the tile; both end in `tt.reduce`.  Of equal numbers, each addition of a block to a total
+that is much larger is rounded in the same direction, so that the error of a sum grows with the number of blocks: after
+`LoopRules.chain` of them the tile is reduced, and the next chain begins at 0.  Any other reduction (a pooling window, a
+combiner that is not known to be associative) runs in order for each element of the tile.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from kiln.dialects import affine, tt
 from kiln.dialects.walk import defining_op
 from kiln.lowering import paths
 from kiln.lowering.gpu.builder import Builder, Index, is_float
+from kiln.lowering.gpu.rules import LoopRules, rules_for
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.tile.access import Indices
 from kiln.lowering.tile.body import Reduction, invert, output_map
@@ -27,12 +30,6 @@ _TAKEN = paths.group(
 
 UNROLLED = 16
 """Elements of a window up to which its loop is written out."""
-
-_CHAIN = 64
-"""Blocks that a sum of floats adds up one after the other: of equal numbers, each addition to a total that is much
-larger is rounded in the same direction, so that a longer chain's error grows with its length. Each chain is reduced to
-one number, and these are added up: of n blocks, n / 64 more additions.
-"""
 
 
 def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
@@ -104,7 +101,7 @@ def _reduce_row(e: Evaluator, group: list[Reduction], indices: Indices) -> list[
 
     extent, size = e.index(e.loops.extents[row.dim]), e.axes[row.axis].size
     elements = [r.op.results[k].type.element_type for r, k, _ in folds]
-    chain = _CHAIN * size
+    chain = rules_for(LoopRules).chain * size
     is_short = isinstance(extent, int) and extent <= chain
     if is_short or not any(c.op == "arith.addf" for _, _, c in folds):
         totals = b.for_(0, extent, size, step, inits)

@@ -4,7 +4,7 @@
 """Schedules that the rules choose: limits that hold for every size. What they choose is in schedule_*.mlir."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kiln.dialects.schedules import from_plain, to_plain
@@ -44,6 +44,7 @@ def test_every_product_fits_the_machine(m, n, k, dtype, descriptors, arch):
     st.sampled_from(["f32", "tf32", "bf16", "f16", "f64"]),
     st.sampled_from(["sm_80", "sm_89", "sm_90", "sm_100", "gfx942"]),
 )
+@example(2491, 13, 10, 17, 9, "tf32", "sm_89")
 @settings(max_examples=100)
 def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, dtype, arch):
     s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch), groups == taps == 1)
