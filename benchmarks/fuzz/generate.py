@@ -48,7 +48,7 @@ _MOVES = (movement.move, movement.mix, movement.scatter, movement.scan, movement
           movement.look_up, movement.part, movement.part, movement.take_apart)  # fmt: skip
 _ROWS: tuple[Family, ...] = (
     *[rows.linear] * 6, *[rows.norm] * 3, rows.softmax, rows.softmax, rows.siblings, rows.batched, rows.residual,
-    rows.residual, rows.reduce_rows, rows.loss, attention.heads_of_rows, movement.rotate, movement.move, movement.move,
+    rows.residual, rows.reduce_rows, rows.sum_part, rows.loss, attention.heads_of_rows, movement.rotate, movement.move, movement.move,
     any_rank.unary, *_MOVES,
 )  # fmt: skip
 _IMAGES: tuple[Family, ...] = (
@@ -59,6 +59,7 @@ _IMAGES: tuple[Family, ...] = (
 )  # fmt: skip
 _VECTORS: tuple[Family, ...] = (
     *[any_rank.unary] * 2, any_rank.binary, any_rank.where, any_rank.compare, rows.reduce_rows, rows.reduce_rows,
+    rows.sum_part,
     rows.softmax, rows.norm, *_MOVES, *_MOVES,
 )  # fmt: skip
 _SMALL: tuple[Family, ...] = (

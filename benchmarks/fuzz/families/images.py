@@ -142,14 +142,16 @@ def channel_norm(g: Grower) -> None:
 
 
 def pool(g: Grower) -> None:
-    """Pooling, global ones among them; larger images; windows as columns, and back."""
+    """Pooling, of large windows and of whole images among others; larger images; windows as columns, and back."""
     v = g.pick(image)
     if v is None:
         return
     k, s = g.number(2, 3), g.number(1, 2)
-    window = f"{k}, {g.number(1, 3 - s)}, {g.number(0, 1)}, {s}"
+    window, wide = f"{k}, {g.number(1, 3 - s)}, {g.number(0, 1)}, {s}", g.one_of((5, 7, 9, 13))
     g.add(g.one_of((
         f"F.max_pool2d({v.name}, {k}, {s}, {g.number(0, 1)})",
+        f"F.max_pool2d({v.name}, {wide}, {s}, {wide // 2})",
+        f"F.avg_pool2d({v.name}, {wide}, {s}, {wide // 2}, count_include_pad={g.chance(2)})",
         f"F.avg_pool2d({v.name}, {k}, {s}, {g.number(0, 1)}, ceil_mode={g.chance(2)}, count_include_pad={g.chance(2)})",
         f"F.adaptive_avg_pool2d({v.name}, {g.one_of((1, 1, 2, 7))})",
         f"{v.name}.mean((2, 3), keepdim=True)",

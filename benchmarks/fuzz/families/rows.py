@@ -204,3 +204,24 @@ def reduce_rows(g: Grower) -> None:
             g.add(f"torch.argmax({v.name}, dim={dims[0]}, keepdim={keep})", True)
     else:
         g.add(f"torch.{name}({v.name}, dim={dims}, keepdim={keep})", v.exact and name != "mean")
+
+
+def sum_part(g: Grower) -> None:
+    """Reductions of a part of what is costly to compute, of which other parts are read behind them."""
+    v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.tensor.numel() > 0 and v.shape[-1] >= 4)
+    if v is None:
+        return
+    n, start = v.shape[-1], g.number(0, 2)
+    stop, text = g.one_of((n, n, n - 1, n // 2 + 1)), g.one_of(("torch.tanh({0}) * torch.sigmoid({0})", "F.gelu({0})"))
+    whole = g.add(text.format(v.name))
+    if whole is None:
+        return
+    part = f"{whole.name}[..., {start}:{stop}]"
+    total = f"{part}.{g.one_of(('sum', 'amax', 'mean', 'logsumexp'))}(-1, keepdim=True)"
+    g.add(g.one_of((
+        f"{part} * {total} + {whole.name}[..., :1]",
+        f"{whole.name} - {total}",
+        f"{part} - {total} * {whole.name}[..., {n - stop}:{n - start}]",
+        f"{whole.name}.flip(-1) + {total}",
+        f"torch.cat([{part} - {total}, {whole.name}], -1)",
+    )))  # fmt: skip

@@ -48,9 +48,9 @@ def resample(g: Grower) -> None:
     g.is_for_training = True
     dtype, channels, size = g.one_of(_DTYPES), g.one_of((1, 3, 8, 17)), g.one_of((7, 14, 23, 32))
     x = g.input((g.one_of((1, 2)), channels, size, size + g.number(0, 1)), dtype,
-                layout=g.one_of(("plain", "channels_last")))  # fmt: skip
+                layout=g.one_of(("plain", "channels_last", "channels_last")))  # fmt: skip
     text, modes = f"torch.sin({x.name})", ("nearest", "bilinear", "bicubic")
-    windows, sizes = g.one_of(("3, 1, 1", "3, 2, 1", "2", "6, 1", *["7, 1, 3"] * 3)), g.one_of(("(40, 48)", "(33, 35)"))
+    windows, sizes = g.one_of(("3, 1, 1", "3, 2, 1", "2", "6, 1", *["7, 1, 3"] * 5)), g.one_of(("(40, 48)", "(33, 35)"))
     g.add(g.one_of((
         f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",
         f"F.avg_pool2d({text}, {windows}, count_include_pad={g.chance(2)})",

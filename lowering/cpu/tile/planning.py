@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.lowering.cpu import isa
@@ -24,7 +23,6 @@ from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
 
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.evaluator import Evaluator
-    from kiln.lowering.cpu.tile.scopes import Spilled
 
 _STAGED = 0.5
 """Cost of an element that is transposed in registers on its way to scratch memory: 7 instructions for 16."""
@@ -193,21 +191,3 @@ def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices
     if len(groups) == len(dims):
         return Merged(dims, list(fresh))
     return merged_dims(groups, e.loops)
-
-
-def store_scratch(e: "Evaluator", kept: "Spilled", indices: Indices, value: ir.Value) -> None:
-    """Write one block of a value that later loops read back."""
-    from kiln.lowering.tile.access import linear_offset
-
-    b, lane = e.b, e.lane
-    offset = e.loops.simplify(linear_offset([indices[i] for i in kept.free], kept.sizes))
-    value = e.splat(value)
-    if value.type.element_type == b.i1:
-        value = arith.extui(b.vec(lane.width, b.i8), value)
-    linear = lane.line(offset)
-    if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
-        b.vstore(value, kept.buffer, e.index(linear[1]), lane.mask)
-    else:
-        ones = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
-        mask = lane.mask if lane.mask is not None else b.constant(ones, b.vec(lane.width, b.i1))
-        vector.ScatterOp(None, kept.buffer, [b.value(0)], e.index_value(offset), mask, value)

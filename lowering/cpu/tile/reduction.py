@@ -8,9 +8,8 @@ horizontal reduction (a row reduction); otherwise the lanes stay what they are a
 reduction, a pooling window). Reductions of one level over one space share their loops.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -24,8 +23,9 @@ from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
-from kiln.lowering.cpu.tile.scopes import Lane, Spilled
-from kiln.lowering.tile.access import Accesses, Indices, element_bytes
+from kiln.lowering.cpu.tile.scopes import Lane
+from kiln.lowering.cpu.tile.spills import Spills
+from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 
@@ -87,6 +87,7 @@ class _Loops:
         self.point = point
         self.combiners = [combiners(r.op) for r in group]
         self.cut: Cut | None = None
+        self.part, self.spills = 0, Spills(self.dims, first.level)
         self.lane: int | None = None
         self.width = e.lane.width
         self.chains = 1
@@ -194,7 +195,7 @@ class _Loops:
                 initial = initial if _is_scalar(acc) else e.splat(initial)
                 acc = ir.Operation.create(c.op, results=[acc.type], operands=[initial, acc]).result
             final.append(acc)
-        self._keep_spills()
+        self.spills.keep(e, 1 if self.cut is None else len(self.cut[1]) - 1)
         split: list[list[ir.Value]] = []
         position = 0
         for r in self.group:
@@ -221,8 +222,10 @@ class _Loops:
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
                 return self._nest(dims[1:], carried, leaf)
 
-        borders: list[Index] = [0, extent] if self.cut is None or self.cut[0] != d else list(self.cut[1])
-        for low, high in pairwise(borders):
+        is_cut = self.cut is not None and self.cut[0] == d
+        borders: list[Index] = list(self.cut[1]) if is_cut else [0, extent]
+        for part, (low, high) in enumerate(pairwise(borders)):
+            self.part = part if is_cut else self.part
             if rows > 1:
                 accs = self._short_rows(low, high, rows, accs, body)
             elif self._cascades() and len(dims) == 1:
@@ -334,43 +337,9 @@ class _Loops:
                 new = [arith.select(e.lane.mask, n, m) for n, m in zip(new, mine, strict=True)]
             out += new
             position += count
-        self._spill()
+        if self.lane is not None:
+            self.spills.write(e, self.part)
         return out
-
-    # -- scratch ----------------------------------------
-
-    def _spill(self) -> None:
-        """Keep in scratch what later loops over the same elements would compute again."""
-        e, level = self.e, self.group[0].level
-        self.spilled: dict[ir.Value, Spilled] = getattr(self, "spilled", {})
-        if self.lane is None:
-            return
-        for (value, indices, guard), emitted in list(_tensor_memo(e)):
-            if guard is not None or e.body.spill_level(value) != level:
-                continue
-            free = [i for i, x in enumerate(indices) if affine.dims_in(x) & set(self.dims)]
-            if not free or {d for i in free for d in affine.dims_in(indices[i])} - set(self.dims):
-                continue
-            kept = self.spilled.get(value)
-            if kept is None:
-                sizes = [e.body.dims(value)[i] for i in free]
-                count = ir.AffineConstantExpr.get(1)
-                for s in sizes:
-                    count = count * s
-                count = count.maybe_downcast()
-                row_bytes = count * element_bytes(value.type)
-                if isinstance(row_bytes, ir.AffineConstantExpr) and row_bytes.value > target().l2_bytes:
-                    continue  # computing again takes no longer than a trip to a cache that is further away
-                with e.at(0):
-                    buffer = e.scratch.allocate(e, count, ir.RankedTensorType(value.type).element_type)
-                fixed = {i: x for i, x in enumerate(indices) if i not in free}
-                kept = self.spilled[value] = Spilled(buffer, fixed, free, sizes)
-            elif any(indices[i] != x for i, x in kept.fixed.items()) or free != kept.free:
-                continue  # another row of the value: the buffer holds one
-            planning.store_scratch(e, kept, indices, emitted)
-
-    def _keep_spills(self) -> None:
-        self.e.scopes[-1].spilled.update(getattr(self, "spilled", {}))
 
 
 def _chunks(lower: Index, upper: Index, step: int) -> list[int]:
@@ -382,12 +351,6 @@ def _chunks(lower: Index, upper: Index, step: int) -> list[int]:
         sizes.insert(0, size)
         size *= CASCADE
     return sizes
-
-
-def _tensor_memo(e: Evaluator) -> Iterator[tuple[tuple[Any, ...], ir.Value]]:
-    for key, emitted in e.scopes[-1].memo.items():
-        if isinstance(key, tuple):
-            yield cast(tuple[Any, ...], key), emitted
 
 
 def _is_scalar(value: ir.Value) -> bool:

@@ -30,6 +30,54 @@ func.func @softmax(%x: tensor<128x100xf32>) -> tensor<128x100xf32> {
 
 // -----
 
+// A sum over a part of a row: the part, which later loops read at the same elements, is kept. The row is not: only a part of
+// it has been computed, so that its first element, which stands behind the sum, is computed there.
+
+// CHECK-LABEL: func.func @generic
+// CHECK-SAME: kiln.scratch_bytes = affine_map<() -> (192)>
+// CHECK: %[[PART:.*]] = memref.view %arg2[%c0][%c48]
+// CHECK-NOT: memref.view
+// CHECK: math.exp
+// CHECK: vector.store %{{.*}}, %[[PART]][%c0]
+// CHECK: math.exp
+// CHECK: vector.maskedstore %[[PART]][%c32]
+// CHECK: vector.reduction <add>
+// CHECK: vector.load %[[PART]][%c0]
+// CHECK: %[[FIRST:.*]] = memref.load %arg0
+// CHECK: math.exp %[[FIRST]] : f32
+// CHECK: return
+func.func @part(%x: tensor<16x49xf32>) -> tensor<16x48xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (16, 49)>} : () -> tensor<16x49xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<16x49xf32>) outs(%e : tensor<16x49xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<16x49xf32>
+  %behind = "kiln.view"(%y) {map = affine_map<(d0, d1) -> (d0, d1 + 1)>, shape = affine_map<() -> (16, 48)>} : (tensor<16x49xf32>) -> tensor<16x48xf32>
+  %first = "kiln.view"(%y) {map = affine_map<(d0, d1) -> (d0, 0)>, shape = affine_map<() -> (16, 48)>} : (tensor<16x49xf32>) -> tensor<16x48xf32>
+  %n = "kiln.empty"() {shape = affine_map<() -> (16)>} : () -> tensor<16xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%n : tensor<16xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<16xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%behind : tensor<16x48xf32>) outs(%i : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %m = "kiln.empty"() {shape = affine_map<() -> (16, 48)>} : () -> tensor<16x48xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%behind, %first, %s : tensor<16x48xf32>, tensor<16x48xf32>, tensor<16xf32>) outs(%m : tensor<16x48xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+    %0 = arith.divf %a, %c : f32
+    %1 = arith.addf %0, %b : f32
+    linalg.yield %1 : f32
+  } -> tensor<16x48xf32>
+  return %r : tensor<16x48xf32>
+}
+
+// -----
+
 // A column reduction: the lanes are columns, each sums for itself down the rows, in chunks that start at zero and are
 // added to the total; nothing is reduced across lanes.
 
