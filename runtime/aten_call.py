@@ -176,11 +176,22 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
 def _with_strides(x: torch.Tensor, strides: list[int]) -> torch.Tensor:
     """``x`` with its elements where an op looks for them that reads memory by itself.
 
-    Where there is nothing to step to, strides do not count.
+    Where there is nothing to step to, strides do not count. Elements of one place are equal, as those of a mask that is
+    expanded over heads: the first of them is copied.
     """
     if not x.numel() or all(n == 1 or s == t for n, s, t in zip(x.shape, x.stride(), strides, strict=True)):
         return x
-    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
+    once = x[tuple(slice(1 if stride == 0 else None) for stride in strides)]
+    reach, overlaps = 0, False
+    for stride, n in sorted(zip(strides, once.shape, strict=True)):
+        overlaps |= n > 1 and stride <= reach
+        reach += (n - 1) * stride
+    memory = torch.empty(reach + 1, dtype=x.dtype, device=x.device)
+    if overlaps:
+        memory[torch.arange(reach + 1, device=x.device).as_strided(once.shape, strides)] = once
+    else:
+        memory.as_strided(once.shape, strides).copy_(once)
+    return memory.as_strided(x.shape, strides)
 
 
 def decode_call(op: str, args_json: str, kwargs_json: str = "{}", last_read: int = -1) -> AtenCallable:

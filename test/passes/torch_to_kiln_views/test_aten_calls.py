@@ -108,6 +108,19 @@ def test_scalar_arguments(node: str, value: float) -> None:
     assert call([], [3, 7])[0].item() == value
 
 
+@pytest.mark.parametrize("strides", [(60, 5, 1), (0, 5, 1), (1, 1, 0), (0, 0, 0), (3, 1, 7), (7, 2, 1)], ids=str)
+def test_operands_with_strides(strides: tuple[int, int, int]) -> None:
+    """An operand is given to an op with the strides that PyTorch traced, also where elements share a place: as those of
+    a mask that is expanded over heads, or of windows that overlap."""
+    x = torch.empty(2, 4, 5)
+    expected = torch.randn(200).as_strided(x.shape, strides)
+    x.copy_(expected)
+    arguments = f'[{{"operand": 0, "strides": {list(strides)}}}]'
+    (found,) = decode_call("aten.view_as_real.default", arguments)([x.to(torch.complex64)], [])
+    assert found.stride() == tuple(2 * n for n in strides) + (1,)
+    assert torch.equal(found[..., 0], expected)
+
+
 def test_other_keywords() -> None:
     kwargs = '{"dtype": {"dtype": "int8"}, "device": {"device": "cpu"}, "layout": {"layout": "strided"}}'
     assert decode_call("aten.zeros.default", "[[2, 3]]", kwargs)([], [])[0].dtype == torch.int8
