@@ -48,8 +48,8 @@ _MOVES = (movement.move, movement.mix, movement.scatter, movement.scan, movement
           movement.look_up, movement.part, movement.part, movement.take_apart)  # fmt: skip
 _ROWS: tuple[Family, ...] = (
     *[rows.linear] * 6, *[rows.norm] * 3, rows.softmax, rows.softmax, rows.siblings, rows.batched, rows.residual,
-    rows.residual, rows.reduce_rows, rows.sum_part, rows.loss, attention.heads_of_rows, movement.rotate, movement.move, movement.move,
-    any_rank.unary, *_MOVES,
+    rows.residual, rows.reduce_rows, rows.sum_part, rows.loss, attention.heads_of_rows, movement.rotate, movement.move,
+    movement.move, any_rank.unary, *_MOVES,
 )  # fmt: skip
 _IMAGES: tuple[Family, ...] = (
     *[images.convolve] * 8, images.learned, images.slide, images.channel_norm, images.channel_norm, images.pool,
@@ -59,8 +59,7 @@ _IMAGES: tuple[Family, ...] = (
 )  # fmt: skip
 _VECTORS: tuple[Family, ...] = (
     *[any_rank.unary] * 2, any_rank.binary, any_rank.where, any_rank.compare, rows.reduce_rows, rows.reduce_rows,
-    rows.sum_part,
-    rows.softmax, rows.norm, *_MOVES, *_MOVES,
+    rows.sum_part, rows.softmax, rows.norm, *_MOVES, *_MOVES,
 )  # fmt: skip
 _SMALL: tuple[Family, ...] = (
     *[any_rank.unary] * 3, *[any_rank.binary] * 3, *[any_rank.view] * 3, any_rank.reduce, any_rank.reduce,
