@@ -24,9 +24,7 @@ from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.lowering.tile.scopes import Guard
 
-_TAKEN = paths.group(
-    "gpu reduction", "whole rows", "blocks of a row", "chains of blocks", "in order", "in order, written out"
-)
+_TAKEN = paths.group("gpu reduction", "whole rows", "blocks of a row", "chains of blocks", "in order")
 
 UNROLLED = 16
 """Elements of a window up to which its loop is written out."""
@@ -183,7 +181,7 @@ def _reduce_in_order(e: Evaluator, r: Reduction, indices: Indices, guard: Guard 
         folded = e.body_at(r.op, point, guard, given=dict(zip(carried, values, strict=True)))
         return [b.broadcast(v, shape) for v in folded]
 
-    _TAKEN("in order, written out" if total <= UNROLLED else "in order")
+    _TAKEN("in order")
     if total <= UNROLLED:
         values = starts
         for position in range(total):
