@@ -4,12 +4,16 @@
 """Chains of views as one view each."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
+
+if TYPE_CHECKING:
+    from kiln.passes.views.function_views import FunctionViews
 
 __all__ = ["ComposeViews", "compose_views"]
 
@@ -20,7 +24,8 @@ class ComposeViews(Pass):
     """Compose views of views, drop identity views, simplify index maps.
 
     A view that lies in one operand of a concatenation is a view of that operand, unless it is returned (it would share
-    memory with the operand). A concatenation that nothing reads any more is erased.
+    memory with the operand). A concatenation that nothing reads any more is erased. A copy that knows more sizes than
+    its source is one of a view that knows them.
 
     Before::
 
@@ -58,7 +63,7 @@ def compose_views(function: ir.Operation) -> int:
 
     views = FunctionViews(function)
     block = function.regions[0].blocks[0]
-    rewritten = 0
+    rewritten = sum(_view_before(views, op.operation) for op in list(block.operations))
     for op in [op.operation for op in block.operations]:
         if op.name != "kiln.view":
             continue
@@ -79,3 +84,30 @@ def compose_views(function: ir.Operation) -> int:
         rewritten += 1
     erase_dead(block)
     return rewritten
+
+
+def _view_before(views: "FunctionViews", op: ir.Operation) -> bool:
+    """A view with the sizes of its result under a copy that knows more of them than its source. MLIR's `canonicalize`
+    would put a `tensor.cast` there, which does not say what sizes depend on.
+    """
+    from kiln.passes.views.function_views import View
+
+    if not _is_copy(op) or op.operands[0].type == op.results[0].type or not may_rewrite(op, "view-before"):
+        return False
+    sizes = views.sizes(op.results[0])
+    identity = tuple(ir.AffineExpr.get_dim(k) for k in range(len(sizes)))
+    with ir.InsertionPoint(op), op.location:
+        op.operands[0] = views.emit(View(op.operands[0], identity, sizes))
+    return True
+
+
+def _is_copy(op: ir.Operation) -> bool:
+    """Whether ``op`` is a `linalg.generic` whose result has the elements of its one operand, each in its place."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.results) != 1:
+        return False
+    block = op.regions[0].blocks[0]
+    identity = ir.AffineMap.get_identity(len(ir.ArrayAttr(op.attributes["iterator_types"])))
+    maps = ir.ArrayAttr(op.attributes["indexing_maps"])
+    return all(ir.AffineMapAttr(m).value == identity for m in maps) and list(list(block)[-1].operands) == [
+        block.arguments[0]
+    ]

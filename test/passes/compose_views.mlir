@@ -119,3 +119,22 @@ func.func @stays(%x: tensor<4x6xf32>, %y: tensor<4x5xf32>) -> (tensor<4x2xf32>, 
     : (tensor<4x11xf32>) -> tensor<4x5xf32>
   return %a, %b : tensor<4x2xf32>, tensor<4x5xf32>
 }
+
+// -----
+
+// A copy that knows that there are 4 rows copies a view that does, so that it may be erased: MLIR would leave a cast, which
+// does not say what sizes depend on.
+
+// CHECK-LABEL: func.func @known_rows
+// CHECK-SAME: %[[X:.*]]: tensor<?x6xf32>
+// CHECK: %[[V:.*]] = "kiln.view"(%[[X]]) {{.*}} -> tensor<4x6xf32>
+// CHECK: %[[C:.*]] = linalg.generic {{.*}} ins(%[[V]] : tensor<4x6xf32>)
+// CHECK: return %[[C]]
+func.func @known_rows(%x: tensor<?x6xf32> {kiln.shape = affine_map<()[n] -> (n floordiv 2, 6)>}, %n: index {kiln.symbol = "n"}) -> tensor<4x6xf32> attributes {kiln.symbols = ["n"]} {
+  %e = "kiln.empty"() {shape = affine_map<() -> (4, 6)>} : () -> tensor<4x6xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x6xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4x6xf32>
+  return %c : tensor<4x6xf32>
+}
