@@ -222,10 +222,10 @@ class _Loops:
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
                 return self._nest(dims[1:], carried, leaf)
 
-        is_cut = self.cut is not None and self.cut[0] == d
-        borders: list[Index] = list(self.cut[1]) if is_cut else [0, extent]
+        cut = self.cut if self.cut is not None and self.cut[0] == d else None
+        borders: list[Index] = [0, extent] if cut is None else list(cut[1])
         for part, (low, high) in enumerate(pairwise(borders)):
-            self.part = part if is_cut else self.part
+            self.part = self.part if cut is None else part
             if rows > 1:
                 accs = self._short_rows(low, high, rows, accs, body)
             elif self._cascades() and len(dims) == 1:
