@@ -24,8 +24,8 @@ class ComposeViews(Pass):
     """Compose views of views, drop identity views, simplify index maps.
 
     A view that lies in one operand of a concatenation is a view of that operand, unless it is returned (it would share
-    memory with the operand). A concatenation that nothing reads any more is erased. A copy that knows more sizes than
-    its source is one of a view that knows them.
+    memory with the operand). A concatenation that nothing reads any more is erased. Where a copy's
+    type has sizes that its source's has not, a view with these sizes comes in between.
 
     Before::
 
@@ -87,8 +87,8 @@ def compose_views(function: ir.Operation) -> int:
 
 
 def _view_before(views: "FunctionViews", op: ir.Operation) -> bool:
-    """A view with the sizes of its result under a copy that knows more of them than its source. MLIR's `canonicalize`
-    would put a `tensor.cast` there, which does not say what sizes depend on.
+    """Put a view with a copy's sizes between it and its source where their types differ. MLIR's `canonicalize` would
+    put a `tensor.cast` there, which does not say what sizes depend on.
     """
     from kiln.passes.views.function_views import View
 
@@ -107,7 +107,5 @@ def _is_copy(op: ir.Operation) -> bool:
         return False
     block = op.regions[0].blocks[0]
     identity = ir.AffineMap.get_identity(len(ir.ArrayAttr(op.attributes["iterator_types"])))
-    maps = ir.ArrayAttr(op.attributes["indexing_maps"])
-    return all(ir.AffineMapAttr(m).value == identity for m in maps) and list(list(block)[-1].operands) == [
-        block.arguments[0]
-    ]
+    in_place = all(ir.AffineMapAttr(m).value == identity for m in ir.ArrayAttr(op.attributes["indexing_maps"]))
+    return in_place and list(list(block)[-1].operands) == [block.arguments[0]]

@@ -36,6 +36,8 @@ class Spills:
             free = [i for i, x in enumerate(indices) if affine.dims_in(x) & self.dims]
             if not free or {d for i in free for d in affine.dims_in(indices[i])} - self.dims:
                 continue
+            if not _comes_everywhere(e.loops, [indices[i] for i in free], [e.body.dims(value)[i] for i in free]):
+                continue  # later loops may read what these do not write
             kept = self.values.get(value)
             if kept is None:
                 kept = _reserve(e, value, indices, free)
@@ -44,8 +46,6 @@ class Spills:
                 self.values[value] = kept
             elif any(indices[i] != x for i, x in kept.fixed.items()) or free != kept.free:
                 continue  # another row of the value: the buffer holds one
-            elif not _comes_everywhere(e.loops, [indices[i] for i in free], kept.sizes):
-                continue  # a part of the row
             _store(e, kept, indices, emitted)
             self.parts.setdefault(value, set()).add(part)
 
@@ -56,10 +56,8 @@ class Spills:
 
 
 def _reserve(e: Evaluator, value: ir.Value, indices: Indices, free: list[int]) -> Spilled | None:
-    """Memory for a row of the value; None where it is not to be kept."""
+    """Memory for a row of the value; None where it is too large to be kept."""
     sizes = [e.body.dims(value)[i] for i in free]
-    if not _comes_everywhere(e.loops, [indices[i] for i in free], sizes):
-        return None  # later loops may read what these do not write
     count: ir.AffineExpr = ir.AffineConstantExpr.get(1)
     for s in sizes:
         count = count * s
