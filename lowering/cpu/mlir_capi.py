@@ -22,10 +22,14 @@ from kiln.errors import CompileError
 
 __all__ = ["compile_to_file"]
 
-_OPTIONS = ("-disable-lsr",) if platform.machine() in ("x86_64", "AMD64") else ()
+_OPTIONS = ("-disable-lsr", "-vectorize-slp=false") if platform.machine() in ("x86_64", "AMD64") else ()
 """LLVM's options, for all that this library compiles in the process (torch-mlir's users alone: PyTorch, Triton and
-llvmlite have LLVMs of their own). Loop strength reduction takes up to a third of LLVM's time on unrolled tiles, and
-x86 addresses most of what it would simplify: docs/cpu.md has the measurements, which were made on x86 alone."""
+llvmlite have LLVMs of their own); measured on x86 alone (docs/cpu.md).
+
+Loop strength reduction takes up to a third of LLVM's time on unrolled tiles, and x86 addresses most of what it would
+simplify. The SLP vectoriser puts index arithmetic of scalars into vectors (Kiln's loops are vectors already), and
+LLVM 24 (10dbfc48) for AVX-512 takes a wrong lane of such a vector where it is broadcast: pixels of the last columns
+of an image were computed from one row instead of two."""
 
 
 class _Handle(ctypes.Structure):

@@ -226,3 +226,17 @@ def test_a_view_of_a_gradient_that_lies_as_its_copied_image_does():
     for mine, right in zip(found, exact, strict=True):
         assert (mine - right).abs().max() < 1e-5 * right.abs().max()
     assert found[1].is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("width", [9, 17])
+def test_columns_behind_whole_vectors_of_an_enlarged_image(width, dtype):
+    """Two pixels are left over; LLVM's SLP vectoriser took one row for both rows that they come from."""
+    x = torch.randn(1, 3, 8, width, dtype=dtype).to(memory_format=torch.channels_last)
+
+    def enlarged(x):
+        return F.interpolate(torch.sigmoid(x), scale_factor=2, mode="bilinear")
+
+    actual = torch.compile(enlarged, backend="kiln", options=OPTIONS)(x)
+    assert actual.stride() == enlarged(x).stride()
+    torch.testing.assert_close(actual.double(), enlarged(x.double()), rtol=torch.finfo(dtype).eps, atol=0)
