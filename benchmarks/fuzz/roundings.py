@@ -7,8 +7,10 @@ Each call of PyTorch has two errors: one of its result, as large as a rounding t
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
 Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. So have
 those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. Those that a call
-reads several times, as an embedding its rows, or that equal elements share have the error of sums. On GPUs a
-convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
+reads several times, as an embedding its rows, or that equal elements share have the error of sums. The weights of an
+attention are rounded to its dtype, each with an error of its own: here its values have that error, so that results near
+zero have it, too. On GPUs a convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it
+to the rounded result.
 """
 
 import functools
@@ -82,7 +84,7 @@ class Runs:
         """All values in float64."""
 
         def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = (rms_norm if _name(call) == "rms_norm" else _planar_borders(call))(*args, **kwargs)
+            found = (rms_norm if _name(call) == "rms_norm" else _as_defined(call))(*args, **kwargs)
             is_apart = self._for_gpu and _bias(call, args) is not None
             if self._errors[number] and not is_apart and _is_exact(self._results[number], found.detach()):
                 self._errors[number] = 2.0**-24 if _EXACT_BY_CHANCE.search(_name(call)) else 0.0
@@ -112,7 +114,7 @@ class Runs:
             return found
 
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = disturb(_planar_borders(call), args, kwargs, number)
+            found = disturb(_as_defined(call), args, kwargs, number)
             size, spacing = self._roundings[number], self._spacings[number]
             if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(found)):
                 for x in {id(x) for x in tree_leaves((args, kwargs))} & readers.keys():
@@ -142,6 +144,8 @@ class Runs:
             if _name(call) in ("softmax", "log_softmax"):
                 args = (_below_largest(args[0], *args[1:2], **kwargs), *args[1:])
             args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, inside), (args, kwargs))
+            if _name(call) == "scaled_dot_product_attention":
+                args = (*args[:2], changed(args[2], self._roundings[number]), *args[3:])
             bias = _bias(call, args) if self._for_gpu else None
             if bias is None:
                 found = changed(call(*args, **kwargs), size, spacing)
@@ -181,6 +185,16 @@ def rms_norm(
     mean = x.square().mean([*range(-len(sizes), 0)], keepdim=True)
     normal = x * torch.rsqrt(mean + (torch.finfo(x.dtype).eps if eps is None else eps))
     return normal if weight is None else normal * weight
+
+
+def hardswish(x: torch.Tensor) -> torch.Tensor:
+    """`F.hardswish` by its definition: CUDA's kernel multiplies float64 by a sixth that is rounded to float32."""
+    return x * (x + 3).clamp(0, 6) / 6
+
+
+def _as_defined(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, or one that gives on any device what its definition does."""
+    return functools.wraps(call)(hardswish) if _name(call) == "hardswish" else _planar_borders(call)
 
 
 def _below_largest(x: torch.Tensor, dim: int, **_: Any) -> torch.Tensor:

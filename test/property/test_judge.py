@@ -14,7 +14,7 @@ from benchmarks.fuzz.gradients import check_gradients, derive, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.layouts import _of_graph, traced
 from benchmarks.fuzz.program import Input, Program
-from benchmarks.fuzz.roundings import Runs, rms_norm
+from benchmarks.fuzz.roundings import HALF_ULP, Runs, hardswish, rms_norm
 
 BF16 = torch.bfloat16
 
@@ -238,6 +238,25 @@ def test_scores_of_nan_are_no_numbers() -> None:
     check(found, program.make("cpu"), [torch.where(value == 0, torch.nan, value)])
     with pytest.raises(WrongResult):
         check(found, program.make("cpu"), [torch.full_like(value, torch.nan)])
+
+
+def test_weights_of_an_attention_have_roundings() -> None:
+    """Of many terms that cancel: eager's error of one result near zero may be smaller by chance."""
+    program = Program(inputs((1, 1, 64, 64), (1, 1, 256, 64), (1, 1, 256, 64)),
+                      ["F.scaled_dot_product_attention(v0, v1, v2)"], [3])  # fmt: skip
+    runs = Runs(program)
+    runs.eager(program.make("cpu"))
+    given = q, k, v = [x.double() for x in program.make("cpu")]
+    exact = runs.wide(given)[3]
+    one_by_one = ((q @ k.mT / 8).softmax(-1).square() @ v.square()).sqrt()
+    small = exact.abs() < one_by_one / 8
+    errors = torch.stack([(runs.noisy(given, seed)[3] - exact)[small] / one_by_one[small] for seed in (1, 2, 4, 5)])
+    assert 0.4 < errors.square().mean().sqrt() / HALF_ULP[BF16] < 0.8
+
+
+def test_hardswish_by_definition() -> None:
+    x = 4 * torch.randn(100, dtype=torch.float64)
+    torch.testing.assert_close(hardswish(x), F.hardswish(x))
 
 
 def test_rms_norms_by_definition() -> None:
