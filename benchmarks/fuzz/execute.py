@@ -16,6 +16,7 @@ from benchmarks.fuzz.device import EagerBreaksDevice, LikeOnGpu, computed_by_eag
 from benchmarks.fuzz.gradients import check_gradients, derive, has_gradients
 from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.program import Program
+from benchmarks.fuzz.roundings import ReferenceFailed
 from kiln.frontend.calls.boxed_graph import LOST_ALIAS
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def why_skipped(program: Program, setting: Setting) -> str:
         attempt(program, setting, kiln.backend, {"fallback": False, **setting.options})
     except EagerBreaksDevice as error:
         return str(error)
+    except ReferenceFailed:
+        raise
     except Exception as error:
         if not works(setting.device):
             raise

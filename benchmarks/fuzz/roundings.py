@@ -15,7 +15,8 @@ to the rounded result.
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -49,6 +50,18 @@ _SHARED = re.compile(r"^(amin|amax)$")
 """Calls whose gradient equal elements share: a quotient."""
 _CONTRACTED = re.compile(r"^_*[ir]?(add|sub|rsub)_*$")
 """Calls whose operand, a product, loses its rounding in a fused multiply-add."""
+
+
+class ReferenceFailed(RuntimeError):
+    """What eager computes, the reference does not: the fuzzer is wrong, and neither PyTorch nor Kiln."""
+
+
+@contextmanager
+def _of_reference() -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ReferenceFailed(f"{type(error).__name__}: {error}") from error
 
 
 class Runs:
@@ -91,7 +104,7 @@ class Runs:
             self._results[number] = None
             return found
 
-        with _Calls(compare):
+        with _of_reference(), _Calls(compare):
             return self._program.wide(inputs)
 
     def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -162,7 +175,7 @@ class Runs:
                 found.register_hook(lambda gradient: changed(changed(gradient, size, spacing), inside))
             return found
 
-        with _Calls(watched):
+        with _of_reference(), _Calls(watched):
             return self._program.wide(inputs)
 
 
@@ -187,7 +200,7 @@ def rms_norm(
     return normal if weight is None else normal * weight
 
 
-def hardswish(x: torch.Tensor) -> torch.Tensor:
+def hardswish(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     """`F.hardswish` by its definition: CUDA's kernel multiplies float64 by a sixth that is rounded to float32."""
     return x * (x + 3).clamp(0, 6) / 6
 

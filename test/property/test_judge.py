@@ -10,11 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.fuzz import roundings
+from benchmarks.fuzz.execute import STATIC, why_skipped
 from benchmarks.fuzz.gradients import check_gradients, derive, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.layouts import _of_graph, traced
 from benchmarks.fuzz.program import Input, Program
-from benchmarks.fuzz.roundings import HALF_ULP, Runs, hardswish, rms_norm
+from benchmarks.fuzz.roundings import HALF_ULP, Runs, rms_norm
 
 BF16 = torch.bfloat16
 
@@ -254,9 +256,14 @@ def test_weights_of_an_attention_have_roundings() -> None:
     assert 0.4 < errors.square().mean().sqrt() / HALF_ULP[BF16] < 0.8
 
 
-def test_hardswish_by_definition() -> None:
+def test_hardswish_by_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     x = 4 * torch.randn(100, dtype=torch.float64)
-    torch.testing.assert_close(hardswish(x), F.hardswish(x))
+    torch.testing.assert_close(roundings.hardswish(x), F.hardswish(x))
+    program = Program(inputs((4, 5)), ["F.hardswish(v0)"], [1])
+    assert not why_skipped(program, STATIC)
+    monkeypatch.setattr(roundings, "hardswish", lambda x: x)  # a definition that cannot be called is no reason to skip
+    with pytest.raises(roundings.ReferenceFailed, match="inplace"):
+        why_skipped(program, STATIC)
 
 
 def test_rms_norms_by_definition() -> None:
