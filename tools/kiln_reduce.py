@@ -4,7 +4,8 @@
 """``kiln-reduce``: a smaller module that is broken in the same way, on stdout.
 
 Broken is what ``kiln-bisect`` finds with the same options; with ``--test=CMD`` alone, what the command says of the
-module itself, as with mlir-reduce. Exit status: 0 when there is a module, 2 when nothing is broken, 1 for bad input.
+module itself, as with mlir-reduce. Ctrl-C ends the search with the smallest module so far. Exit status: 0 when there is
+a module, 2 when nothing is broken, 1 for bad input.
 """
 
 import sys

@@ -164,3 +164,17 @@ def test_pieces_may_take_little_longer_than_the_whole(monkeypatch: pytest.Monkey
     is_broken = breakage.why_broken(Task(list, timeout=60.0), "whole")
     assert is_broken is not None and is_broken("piece")
     assert limits[0] == 60.0 and limits[1] < 10.0
+
+
+def test_an_interruption_ends_with_the_smallest_module_so_far() -> None:
+    text = _text(dynamic=False)
+    asked: list[str] = []
+
+    def broken(candidate: str) -> bool:
+        asked.append(candidate)
+        if len(asked) > 2:
+            raise KeyboardInterrupt
+        return True
+
+    assert reduce_module(text, broken) == asked[1]
+    assert len(asked[1]) < len(asked[0])

@@ -24,21 +24,25 @@ __all__ = [
     "entry_of",
     "erase_dead",
     "functions_of",
+    "is_end",
     "is_tensor",
     "keep_arguments",
     "return_values",
     "size_of",
 ]
 
-FREE = ("torch.constant.", "torch.prim.ListConstruct", "torch.derefine", "arith.constant", "kiln.empty")
+FREE = ("torch.constant.", "torch.prim.ListConstruct", "torch.derefine", "arith.constant", "kiln.empty", "llvm.mlir.")
 """Ops that say a number, a list or a size: no one counts them, and they stay where something needs them."""
 
-_TERMINATORS = ("func.return", "kiln.yield", "linalg.yield", "scf.yield", "tt.return", "tt.reduce.return", "scf.reduce")
+_TERMINATORS = ("func.return", "kiln.yield", "linalg.yield", "scf.yield", "tt.return", "tt.reduce.return", "scf.reduce",
+                "llvm.return", "llvm.br", "llvm.cond_br", "llvm.switch", "llvm.unreachable")  # fmt: skip
 
 
 def functions_of(module: ir.Module) -> list[ir.Operation]:
-    """The functions with a body: of tensors, and of kernels."""
-    found = [op.operation for op in module.body.operations if op.operation.name in ("func.func", "tt.func")]
+    """The functions with a body: of tensors, of kernels, and of LLVM's dialect."""
+    found = [
+        op.operation for op in module.body.operations if op.operation.name in ("func.func", "tt.func", "llvm.func")
+    ]
     return [op for op in found if len(op.regions[0].blocks)]
 
 
@@ -53,7 +57,12 @@ def entry_of(module: ir.Module) -> ir.Operation:
 def size_of(module: ir.Module) -> int:
     """The number of ops that compute: those at any depth but constants, lists, and ends of blocks."""
     ops = (op for function in functions_of(module) for op in ops_inside(function))
-    return sum(not op.name.startswith((*FREE, *_TERMINATORS)) for op in ops)
+    return sum(not op.name.startswith(FREE) and not is_end(op) for op in ops)
+
+
+def is_end(op: ir.Operation) -> bool:
+    """Whether an op ends a block."""
+    return op.name.startswith(_TERMINATORS)
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -156,8 +165,8 @@ def erase_dead(function: ir.Operation) -> None:
 def _erase_unread(function: ir.Operation) -> None:
     # What reads an op stands behind it or around it, so one walk from the end sees each after its readers are gone.
     for op in reversed(list(ops_inside(function))):
-        is_end = op.name.startswith(_TERMINATORS) or not len(op.results)
-        if not is_end and not any(True for result in op.results for _ in result.uses):
+        only_writes = is_end(op) or not len(op.results)
+        if not only_writes and not any(True for result in op.results for _ in result.uses):
             op.erase()
 
 

@@ -31,7 +31,7 @@ def _as_argument(module: ir.Module, op: ir.Operation, choice: int) -> bool:
 def _as_operand(module: ir.Module, op: ir.Operation, choice: int) -> bool:
     """Each result is one of its operands, an argument of its block or what ops before it compute, that has its type."""
     results = [result for result in op.results if any(True for _ in result.uses)]
-    if _is_end(op) or not results:
+    if editing.is_end(op) or not results:
         return False
     before = takewhile(lambda other: other != op, (other.operation for other in op.block.operations))
     earlier = [v for other in before if not other.name.startswith(editing.FREE) for v in other.results]
@@ -53,19 +53,22 @@ def _is_unwritten(value: ir.Value) -> bool:
 
 
 def _as_number(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """A scalar becomes 1, or else 0."""
+    """A scalar, or all of a vector, becomes 1, or else 0."""
     if choice > 1 or len(op.results) != 1 or op.name.startswith(editing.FREE) or op.parent is None:
         return False
     result = op.results[0]
-    number = 1 - choice
-    if isinstance(result.type, ir.FloatType):
-        value: ir.Attribute = ir.FloatAttr.get(result.type, number)
-    elif isinstance(result.type, ir.IntegerType | ir.IndexType):
-        value = ir.IntegerAttr.get(result.type, number)
+    is_vector = isinstance(result.type, ir.VectorType)
+    scalar = result.type.element_type if is_vector else result.type
+    if isinstance(scalar, ir.FloatType):
+        value: ir.Attribute = ir.FloatAttr.get(scalar, 1 - choice)
+    elif isinstance(scalar, ir.IntegerType | ir.IndexType):
+        value = ir.IntegerAttr.get(scalar, 1 - choice)
     else:
         return False
+    value = ir.DenseElementsAttr.get_splat(result.type, value) if is_vector else value
+    name = "llvm.mlir.constant" if op.name.startswith("llvm.") else "arith.constant"
     with ir.InsertionPoint(op), op.location:
-        constant = ir.Operation.create("arith.constant", results=[result.type], attributes={"value": value})
+        constant = ir.Operation.create(name, results=[result.type], attributes={"value": value})
     result.replace_all_uses_with(constant.results[0])
     op.erase()
     editing.erase_dead(editing.entry_of(module))
@@ -74,7 +77,7 @@ def _as_number(module: ir.Module, op: ir.Operation, choice: int) -> bool:
 
 def _erased(module: ir.Module, op: ir.Operation, choice: int) -> bool:
     """An op that only writes."""
-    if choice or len(op.results) or _is_end(op):
+    if choice or len(op.results) or editing.is_end(op):
         return False
     op.erase()
     editing.erase_dead(editing.entry_of(module))
@@ -127,8 +130,18 @@ def _fewer_inputs(module: ir.Module, op: ir.Operation, choice: int) -> bool:
     return True
 
 
-def _is_end(op: ir.Operation) -> bool:
-    return op.name.endswith((".return", ".yield")) or op.name.startswith("kiln.yield")
+def _one_way(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """A branch that is always, or never, taken."""
+    if op.name != "llvm.cond_br" or choice > 1:
+        return False
+    _, taken, _ = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    operands = list(op.operands)[1:]
+    with ir.InsertionPoint(op), op.location:
+        given = operands[taken:] if choice else operands[:taken]
+        ir.Operation.create("llvm.br", operands=given, successors=[op.successors[choice]])
+    op.erase()
+    editing.erase_dead(editing.entry_of(module))
+    return True
 
 
-EDITS: tuple[EditOfOp, ...] = (_as_argument, _erased, _inlined, _as_operand, _as_number, _fewer_inputs)
+EDITS: tuple[EditOfOp, ...] = (_as_argument, _erased, _inlined, _as_operand, _as_number, _fewer_inputs, _one_way)

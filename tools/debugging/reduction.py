@@ -7,11 +7,13 @@ Each step makes a candidate from the smallest module so far and keeps it if it v
 pieces are tried first: the ops behind a place, those before it, halves of the rest; then op by op.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
 
 from kiln.dialects import create_context, parse, to_text
 from kiln.dialects.walk import ops_inside
@@ -39,9 +41,14 @@ def reduce_module(
         is_broken: asked of a module's text, which parses and verifies.
         most: candidates that are tried.
         seconds: of a processor, this process's and its children's, after which no more candidates are tried.
+
+    A KeyboardInterrupt ends the search, too.
     """
     with create_context():
-        return _Reducer(text, is_broken, most, seconds).run()
+        reducer = _Reducer(text, is_broken, most, seconds)
+        with contextlib.suppress(KeyboardInterrupt):
+            reducer.run()
+        return reducer.text
 
 
 class _Reducer:
@@ -50,7 +57,7 @@ class _Reducer:
         self._end = seconds_computed() + seconds
         self._seen = {text}
 
-    def run(self) -> str:
+    def run(self) -> None:
         """Until nothing helps any more: large pieces, then sizes, which makes later attempts fast, then single ops."""
         self._accepts(self._printed(self.text))
         ops = self._ask(editing.size_of) + 1
@@ -63,8 +70,8 @@ class _Reducer:
             self._sizes()
             self._pieces()
             self._ops()
+            self._try(_without_unreached_blocks)
         self._numbers()
-        return self.text
 
     def _is_going(self) -> bool:
         return self._most > 0 and seconds_computed() < self._end
@@ -148,7 +155,7 @@ class _Reducer:
 
     def _results(self) -> None:
         """One result in place of several."""
-        count = self._ask(lambda module: len(list(_last(editing.entry_of(module)).operands)))
+        count = self._ask(_returned)
         for number in range(count if count > 1 else 0):
 
             def keep(module: ir.Module, number: int = number) -> bool:
@@ -250,6 +257,21 @@ class _Reducer:
 
 def _length(module: ir.Module) -> int:
     return len(editing.computing_ops(editing.entry_of(module)))
+
+
+def _without_unreached_blocks(module: ir.Module) -> bool:
+    """A module in LLVM's dialect in its canonical form, if that is shorter: blocks that no branch leads to are gone."""
+    if editing.entry_of(module).name != "llvm.func":
+        return False
+    before = len(to_text(module).splitlines())
+    PassManager.parse("builtin.module(canonicalize)").run(module.operation)
+    return len(to_text(module).splitlines()) < before
+
+
+def _returned(module: ir.Module) -> int:
+    """How many values the first function returns; none if it branches."""
+    function = editing.entry_of(module)
+    return len(list(_last(function).operands)) if len(function.regions[0].blocks) == 1 else 0
 
 
 def _last(function: ir.Operation) -> ir.Operation:
