@@ -34,8 +34,7 @@ __all__ = [
 FREE = ("torch.constant.", "torch.prim.ListConstruct", "torch.derefine", "arith.constant", "kiln.empty", "llvm.mlir.")
 """Ops that say a number, a list or a size: no one counts them, and they stay where something needs them."""
 
-_TERMINATORS = ("func.return", "kiln.yield", "linalg.yield", "scf.yield", "tt.return", "tt.reduce.return", "scf.reduce",
-                "llvm.return", "llvm.br", "llvm.cond_br", "llvm.switch", "llvm.unreachable")  # fmt: skip
+_ENDS = ("kiln.yield", "scf.reduce", "llvm.br", "llvm.cond_br", "llvm.switch", "llvm.unreachable")
 
 
 def functions_of(module: ir.Module) -> list[ir.Operation]:
@@ -62,7 +61,7 @@ def size_of(module: ir.Module) -> int:
 
 def is_end(op: ir.Operation) -> bool:
     """Whether an op ends a block."""
-    return op.name.startswith(_TERMINATORS)
+    return op.name.startswith(_ENDS) or op.name.endswith((".return", ".yield"))
 
 
 def is_tensor(value: ir.Value) -> bool:
