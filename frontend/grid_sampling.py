@@ -1,14 +1,18 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Sampling of images at positions of a grid, as gathers that are weighted and summed.
+"""Sampling of images at positions of a grid: as gathers that are weighted and summed, or by ATen in float32.
 
 Positions are computed in ATen's order of operations (aten/src/ATen/native/cuda/GridSampler.cuh), in float32 for 16-bit
 grids, so that they fall into the same cells as eager's. Nothing is read outside of an image, and what lies outside
 counts as 0 whatever the image holds.
+
+On CPUs ATen samples in 16 bits what lies elsewhere: positions rounded to the grid's type fall into other cells, and of
+images with channels last (PyTorch 2.11 to 2.13) memory outside of the image is read. Such calls are done in float32.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,6 +27,7 @@ __all__ = ["sampling_decompositions"]
 aten = torch.ops.aten
 
 _TAKEN = paths.group("cuda grid-sampling", "nearest", "cubic", "left to ATen")
+_WIDENED = paths.group("cpu grid-sampling", "in float32", "gradients in float32")
 
 _DEVICES = ("cuda",)
 """On CPUs ATen's code for whole vectors is faster (benchmarks/results/image_sampling.json)."""
@@ -33,7 +38,12 @@ _CUBIC_A = -0.75
 
 def sampling_decompositions() -> dict[Any, Callable[..., Any]]:
     """Op overload -> a decomposition, which returns NotImplemented where ATen's op stays."""
-    return {aten.grid_sampler_2d.default: _sampled}
+    return {
+        aten.grid_sampler_2d.default: _sampled,
+        aten.grid_sampler_3d.default: partial(_widened, aten.grid_sampler_3d.default),
+        aten.grid_sampler_2d_backward.default: partial(_widened_gradients, aten.grid_sampler_2d_backward.default),
+        aten.grid_sampler_3d_backward.default: partial(_widened_gradients, aten.grid_sampler_3d_backward.default),
+    }
 
 
 def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Any:
@@ -41,7 +51,7 @@ def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
     if not _is_taken(x, grid, mode):
         if x.device.type in _DEVICES:
             _TAKEN("left to ATen")
-        return NotImplemented
+        return _widened(aten.grid_sampler_2d.default, x, grid, mode, padding, align_corners)
     image = _Image(x, padding, align_corners)
     at = [image.pixels(grid[..., 1 - d].to(image.wide).unsqueeze(1), d) for d in range(2)]
     if mode == _NEAREST:
@@ -50,6 +60,27 @@ def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
         return image.gathered([image.inside(p, d).round() for d, p in enumerate(at)]).to(x.dtype)
     _TAKEN("cubic")
     return image.cubic(at).to(x.dtype)
+
+
+def _widened(op: Callable[..., Any], x: Tensor, grid: Tensor, *how: Any) -> Any:
+    """The call in float32 where ATen's of 16 bits on a CPU is wrong."""
+    if not _is_narrow(x, grid):
+        return NotImplemented
+    _WIDENED("in float32")
+    return op(x.float(), grid.float(), *how).to(x.dtype)
+
+
+def _widened_gradients(op: Callable[..., Any], out: Tensor, x: Tensor, grid: Tensor, *how: Any) -> Any:
+    """Gradients of the image and of the grid, each a tensor or None, by that of the result."""
+    if not _is_narrow(x, grid):
+        return NotImplemented
+    _WIDENED("gradients in float32")
+    found = op(out.float(), x.float(), grid.float(), *how)
+    return tuple(None if gradient is None else gradient.to(x.dtype) for gradient in found)
+
+
+def _is_narrow(x: Tensor, grid: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16) and x.dtype == grid.dtype
 
 
 def _is_taken(x: Tensor, grid: Tensor, mode: int) -> bool:
