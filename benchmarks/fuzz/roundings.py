@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch._prims_common import suggest_memory_format
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -97,7 +99,7 @@ class Runs:
         """All values in float64."""
 
         def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = (rms_norm if _name(call) == "rms_norm" else _as_defined(call))(*args, **kwargs)
+            found = _as_defined(call)(*args, **kwargs)
             is_apart = self._for_gpu and _bias(call, args) is not None
             if self._errors[number] and not is_apart and _is_exact(self._results[number], found.detach()):
                 self._errors[number] = 2.0**-24 if _EXACT_BY_CHANCE.search(_name(call)) else 0.0
@@ -172,7 +174,8 @@ class Runs:
             if seed and seed % 3 == 0 and found.dtype == torch.float64:
                 found = found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
-                found.register_hook(lambda gradient: changed(changed(gradient, size, spacing), inside))
+                back, least = self._roundings[number], self._spacings[number]  # of a result exact by chance, too
+                found.register_hook(lambda gradient: changed(changed(gradient, back, least), inside))
             return found
 
         with _of_reference(), _Calls(watched):
@@ -205,9 +208,24 @@ def hardswish(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     return x * (x + 3).clamp(0, 6) / 6
 
 
+def attention(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """`F.scaled_dot_product_attention` by its definition: kernels in blocks make 0 of rows whose scores are NaN."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(*args, **kwargs)
+
+
+DEFINITIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "rms_norm": rms_norm,
+    "hardswish": hardswish,
+    "scaled_dot_product_attention": attention,
+}
+"""Calls that stand for PyTorch's in float64, by name."""
+
+
 def _as_defined(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call, or one that gives on any device what its definition does."""
-    return functools.wraps(call)(hardswish) if _name(call) == "hardswish" else _planar_borders(call)
+    definition = DEFINITIONS.get(_name(call))
+    return functools.wraps(call)(definition) if definition else _planar_borders(call)
 
 
 def _below_largest(x: torch.Tensor, dim: int, **_: Any) -> torch.Tensor:

@@ -242,6 +242,36 @@ def test_scores_of_nan_are_no_numbers() -> None:
         check(found, program.make("cpu"), [torch.full_like(value, torch.nan)])
 
 
+def test_scores_of_nan_behind_other_ops() -> None:
+    """The largest of a row that ATen's kernel fills with zeros and of one without NaN."""
+    given = [Input((8, 1, 4, 3), BF16, 5, special=True)]
+    lines = ["F.scaled_dot_product_attention(v0, v0, v0, is_causal=True)", "F.adaptive_max_pool2d(v1, 2)"]
+    program = Program(given, lines, [2])
+
+    def by_definition(x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_max_pool2d(roundings.attention(x, x, x, is_causal=True), 2)
+
+    ours = by_definition(*program.make("cpu"))
+    assert bool(torch.isnan(ours[0, 0, 0, 0]))
+    check(reference(program, "cpu"), program.make("cpu"), [ours])
+
+
+def test_gradients_of_calls_that_are_exact_by_chance_have_roundings() -> None:
+    """The mean of equal numbers is exact; its gradient, divided by their number, is not."""
+    program = Program([Input((64, 65), BF16, 1, values="equal")], ["v0.mean(1)"], [1])
+    runs = Runs(program)
+    runs.eager(leaves(program))
+
+    def gradient(values: list[torch.Tensor]) -> torch.Tensor:
+        (found,) = derive(program, values, [values[i] for i in program.results])
+        assert found is not None
+        return found
+
+    exact = gradient(runs.wide(leaves(program, dtype=torch.float64)))
+    noisy = gradient(runs.noisy(leaves(program, dtype=torch.float64), 1))
+    assert 2.0**-10 < ((noisy - exact) / exact).abs().max() <= 2.0**-8
+
+
 def test_weights_of_an_attention_have_roundings() -> None:
     """Of many terms that cancel: eager's error of one result near zero may be smaller by chance."""
     program = Program(inputs((1, 1, 64, 64), (1, 1, 256, 64), (1, 1, 256, 64)),
@@ -261,7 +291,9 @@ def test_hardswish_by_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(roundings.hardswish(x), F.hardswish(x))
     program = Program(inputs((4, 5)), ["F.hardswish(v0)"], [1])
     assert not why_skipped(program, STATIC)
-    monkeypatch.setattr(roundings, "hardswish", lambda x: x)  # a definition that cannot be called is no reason to skip
+    monkeypatch.setitem(
+        roundings.DEFINITIONS, "hardswish", lambda x: x
+    )  # a definition that cannot be called is no reason to skip
     with pytest.raises(roundings.ReferenceFailed, match="inplace"):
         why_skipped(program, STATIC)
 

@@ -30,6 +30,8 @@ def convolve(g: Grower) -> None:
     act = g.one_of(ACTIVATIONS)
     if g.number(0, 4) == 0:
         w = g.input((channels, per_group, *kernel), v.tensor.dtype)
+        least = min((n - 1) * stride + dilation * (k - 1) + 1 for n, k in zip(v.shape[2:], kernel, strict=True))
+        padding = min(padding, (least - 1) // 2)  # nothing is left otherwise, which float64's kernel rejects
         extra = f"stride={stride}, padding={padding}, output_padding={g.number(0, 1)}, dilation={dilation}"
         name = f"F.conv_transpose{spatial}d"
     else:
