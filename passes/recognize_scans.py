@@ -3,7 +3,7 @@
 
 """Scans that are written out in log steps, as one op each."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
+from kiln.passes.scans.joined import joined_of
 from kiln.passes.scans.match import Runs, leaves_of
 from kiln.passes.scans.terms import NoTerm, Terms
 
@@ -49,7 +50,8 @@ class RecognizeScans(Pass):
     Such a scan combines pairs of neighbours, scans these, combines the results with the other elements, and
     interleaves. Each element of the interleaved tensor is written as a term over the operands' elements
     (`scans/terms.py`). The tensor is a scan if the term of each position is a bracketing of the elements up to there
-    (`scans/match.py`), and if the function is associative on random numbers.
+    (`scans/match.py`), and if the function is associative on random numbers. It stays as it is if steps on the way to
+    it have other readers: their roundings are not a recurrence's, and gradients may compare the two.
 
     Before::
 
@@ -133,7 +135,11 @@ class RecognizeScans(Pass):
             alike = [c for c in found if (c.dim, c.size) == (candidate.dim, candidate.size)]
             alike = [c for c in alike if c.root.type.shape == candidate.root.type.shape]
             scans = _scans(leaves, alike, candidate) if leaves else None
-            if scans is not None and self._replace(leaves, *scans, candidate.dim):
+            if (
+                scans is not None
+                and not _is_kept(leaves, scans[2], candidate.dim)
+                and self._replace(leaves, *scans, candidate.dim)
+            ):
                 return True
             failed.add(candidate.root)
         return False
@@ -159,7 +165,11 @@ class RecognizeScans(Pass):
                 results = [kiln.scan(operands[0], dim, kind).result]
             op.operation.erase()
         for root, leaf in roots.items():
+            joined = joined_of(root, dim)
             root.replace_all_uses_with(results[used.index(leaf)])
+            if joined is not None:
+                with ir.InsertionPoint(joined.op), joined.op.location:
+                    joined.op.results[0].replace_all_uses_with(joined.of(results[used.index(leaf)], dim))
         self.count("recognized")
         if kind is not None:
             _TAKEN("a running sum or product")
@@ -194,6 +204,27 @@ def _interleaved(block: ir.Block) -> Iterator[_Found]:
                 sizes: list[int] = part.results[0].type.shape if part.name == "kiln.view" else []
                 if len(sizes) == result.type.rank and sizes[dim] == size - 1 >= SHORTEST:
                     yield _Found(part.results[0], dim, size - 1)
+
+
+def _is_kept(leaves: Collection[ir.Value], roots: Collection[ir.Value], dim: int) -> bool:
+    """Whether something else reads what is computed on the way to `roots`: a step is saved for gradients, say."""
+    steps: set[ir.Operation] = set()
+    work = [op for root in roots if (op := defining_op(root)) is not None]
+    while work:
+        op = work.pop()
+        if op in steps:
+            continue
+        steps.add(op)
+        work += [maker for v in op.operands if v not in leaves and (maker := defining_op(v)) is not None]
+    of_leaves = {op for op in steps if op.name == "kiln.view" and op.operands[0] in leaves}
+    same = {*roots, *(joined.op.results[0] for root in roots if (joined := joined_of(root, dim)) is not None)}
+    values = [v for op in steps - of_leaves if op.name != "kiln.empty" for v in op.results if v not in same]
+    return any(use.owner.operation not in steps and _is_read(use.owner.operation) for v in values for use in v.uses)
+
+
+def _is_read(op: ir.Operation) -> bool:
+    """Whether an op leads to a result: views of what was replaced may be left."""
+    return op.name != "kiln.view" or any(_is_read(use.owner.operation) for use in op.results[0].uses)
 
 
 def _scans(

@@ -1,0 +1,112 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a scan in log steps is a reshape of, which gradients save in place of it.
+
+The last step joins the elements at even positions and those at odd ones along a dim of two. Of an odd number of
+elements the latter are padded by one, which is cut off behind the reshape.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from torch_mlir import ir
+
+from kiln.dialects import kiln
+from kiln.dialects.walk import defining_op
+
+__all__ = ["Joined", "joined_of"]
+
+
+@dataclass
+class Joined:
+    """The op that joins. padding: the scalar behind the last element, of an odd number."""
+
+    op: ir.Operation
+    padding: ir.Value | None
+
+    def of(self, scan: ir.Value, dim: int) -> ir.Value:
+        """What the op gives, as a view of the scan along `dim`."""
+        shape = ir.RankedTensorType(self.op.results[0].type).shape
+        pair = ir.IntegerAttr(self.op.attributes["dim"]).value
+        if self.padding is not None:
+            sizes = ir.RankedTensorType(scan.type).shape
+            one = [int(k == dim) for k in range(len(sizes))]
+            padded = [n + more for n, more in zip(sizes, one, strict=True)]
+            scan = kiln.pad(scan, self.padding, *(_constants(numbers) for numbers in ([0] * len(sizes), one, padded)))
+        dims: list[ir.AffineExpr] = [ir.AffineDimExpr.get(k) for k in range(len(shape))]
+        second = dims.pop(pair)
+        dims[dim] = dims[dim] * 2 + second
+        return kiln.view(scan, ir.AffineMap.get(len(shape), 0, dims), _constants(shape))
+
+
+def joined_of(root: ir.Value, dim: int) -> Joined | None:
+    """What `root`, a scan along `dim`, is a reshape of, or the start of one; None where sizes are not known."""
+    view = _view_of(root)
+    joined = _maker(view)
+    if view is not None and joined is not None and joined.name == "kiln.view":
+        if not _is_start(view):
+            return None
+        view, joined = joined, _maker(joined)
+    if view is None or joined is None or kiln.name_of(joined) != "kiln.cat":
+        return None
+    sizes, shape = (ir.RankedTensorType(v.type) for v in (root, joined.results[0]))
+    if not sizes.has_static_shape or not shape.has_static_shape or not _is_in_order(view, joined):
+        return None
+    missing = prod(shape.shape) * sizes.shape[dim] // prod(sizes.shape) - sizes.shape[dim]
+    if missing == 0:
+        return Joined(joined, None)
+    padding = _padding(joined.operands[1], dim) if missing == 1 else None
+    return None if padding is None else Joined(joined, padding)
+
+
+def _view_of(value: ir.Value) -> ir.Operation | None:
+    op = defining_op(value)
+    return op if op is not None and op.name == "kiln.view" and len(op.operands) == 1 else None
+
+
+def _maker(op: ir.Operation | None) -> ir.Operation | None:
+    return None if op is None else defining_op(op.operands[0])
+
+
+def _is_start(view: ir.Operation) -> bool:
+    """Whether a view has the first elements along each dim."""
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    return map_ == ir.AffineMap.get_identity(map_.n_dims)
+
+
+def _is_in_order(view: ir.Operation, joined: ir.Operation) -> bool:
+    """Whether a reshape without the dim of two leaves the dims as they are."""
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    read, two = list(map_.results), ir.AffineConstantExpr.get(2)
+    del read[ir.IntegerAttr(joined.attributes["dim"]).value]
+    dims = [ir.AffineDimExpr.get(k) for k in range(map_.n_dims)]
+    return len(read) == len(dims) and all(
+        x in (d, ir.AffineFloorDivExpr.get(d, two)) for x, d in zip(read, dims, strict=True)
+    )
+
+
+def _padding(value: ir.Value, dim: int) -> ir.Value | None:
+    """The scalar that is added behind the last element along `dim`; None where something else is."""
+    op = defining_op(value)
+    while op is not None and op.name == "kiln.view" and _size(op.operands[0]) == _size(op.results[0]):
+        op = defining_op(op.operands[0])
+    if op is None or op.name != "kiln.pad" or len(op.operands) != 2:
+        return None
+    low, high = (_numbers(op.attributes[name]) for name in ("low", "high"))
+    is_one_behind = not any(low) and high == [int(k == dim) for k in range(len(high))]
+    return op.operands[1] if is_one_behind else None
+
+
+def _size(value: ir.Value) -> int:
+    return prod(ir.RankedTensorType(value.type).shape)
+
+
+def _numbers(attribute: ir.Attribute) -> list[int]:
+    """The constants of a map; -1 where it has others."""
+    results = [x.maybe_downcast() for x in ir.AffineMapAttr(attribute).value.results]
+    return [x.value if isinstance(x, ir.AffineConstantExpr) else -1 for x in results]
+
+
+def _constants(numbers: list[int]) -> list[ir.AffineExpr]:
+    return [ir.AffineConstantExpr.get(n) for n in numbers]
