@@ -33,7 +33,8 @@ class Joined:
             sizes = ir.RankedTensorType(scan.type).shape
             one = [int(k == dim) for k in range(len(sizes))]
             padded = [n + more for n, more in zip(sizes, one, strict=True)]
-            scan = kiln.pad(scan, self.padding, *(_constants(numbers) for numbers in ([0] * len(sizes), one, padded)))
+            nothing = [0] * len(sizes)
+            scan = kiln.pad(scan, self.padding, _constants(nothing), _constants(one), _constants(padded))
         dims: list[ir.AffineExpr] = [ir.AffineDimExpr.get(k) for k in range(len(shape))]
         second = dims.pop(pair)
         dims[dim] = dims[dim] * 2 + second
