@@ -8,7 +8,6 @@ elements the latter are padded by one, which is cut off behind the reshape.
 """
 
 from dataclasses import dataclass
-from math import prod
 
 from torch_mlir import ir
 
@@ -54,10 +53,13 @@ def joined_of(root: ir.Value, dim: int) -> Joined | None:
     sizes, shape = (ir.RankedTensorType(v.type) for v in (root, joined.results[0]))
     if not sizes.has_static_shape or not shape.has_static_shape or not _is_in_order(view, joined):
         return None
-    missing = prod(shape.shape) * sizes.shape[dim] // prod(sizes.shape) - sizes.shape[dim]
-    if missing == 0:
+    pair = ir.IntegerAttr(joined.attributes["dim"]).value
+    whole = [n for k, n in enumerate(shape.shape) if k != pair]
+    whole[dim] *= 2
+    if whole == sizes.shape:
         return Joined(joined, None)
-    padding = _padding(joined.operands[1], dim) if missing == 1 else None
+    is_one_less = whole == [n + (k == dim) for k, n in enumerate(sizes.shape)]
+    padding = _padding(joined.operands[1], dim, pair) if is_one_less else None
     return None if padding is None else Joined(joined, padding)
 
 
@@ -87,20 +89,17 @@ def _is_in_order(view: ir.Operation, joined: ir.Operation) -> bool:
     )
 
 
-def _padding(value: ir.Value, dim: int) -> ir.Value | None:
-    """The scalar that is added behind the last element along `dim`; None where something else is."""
-    op = defining_op(value)
-    while op is not None and op.name == "kiln.view" and _size(op.operands[0]) == _size(op.results[0]):
-        op = defining_op(op.operands[0])
-    if op is None or op.name != "kiln.pad" or len(op.operands) != 2:
+def _padding(value: ir.Value, dim: int, pair: int) -> ir.Value | None:
+    """The scalar that is added behind the last element along `dim`, before the dim of two is; None where it is not."""
+    view = _view_of(value)
+    op = _maker(view)
+    if view is None or op is None or op.name != "kiln.pad" or len(op.operands) != 2:
         return None
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    dims = [ir.AffineDimExpr.get(k) for k in range(map_.n_dims) if k != pair]
     low, high = (_numbers(op.attributes[name]) for name in ("low", "high"))
     is_one_behind = not any(low) and high == [int(k == dim) for k in range(len(high))]
-    return op.operands[1] if is_one_behind else None
-
-
-def _size(value: ir.Value) -> int:
-    return prod(ir.RankedTensorType(value.type).shape)
+    return op.operands[1] if is_one_behind and list(map_.results) == dims else None
 
 
 def _numbers(attribute: ir.Attribute) -> list[int]:
