@@ -16,6 +16,12 @@ Function = Callable[..., torch.Tensor]
 PARTS = "gpu split-reductions"
 
 
+@pytest.fixture(autouse=True)
+def known() -> None:
+    """Known numbers: among 100,000 fresh ones some lie so near the kink of `leaky_relu` that float64 is beyond it."""
+    torch.manual_seed(0)
+
+
 def check(function: Function, x: torch.Tensor, target: str) -> None:
     """The result and the gradient, with eager's strides."""
     torch._dynamo.reset()

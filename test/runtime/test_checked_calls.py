@@ -62,6 +62,15 @@ def image(channels: int = 3, dtype: torch.dtype = torch.float32) -> tuple[torch.
     return x, (torch.rand(2, 4, 4, 4, 3) * 2 - 1).to(dtype)
 
 
+def unpooled(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    return F.max_unpool2d(x * 1.0, indices, 2)
+
+
+def pooled(channels: int = 3, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(2, channels, 5, 6, dtype=dtype).to(memory_format=torch.channels_last)
+    return x, (4 * torch.arange(30)).view(5, 6).repeat(2, channels, 1, 1)
+
+
 def is_channels_last(x: torch.Tensor) -> bool:
     return x.stride(1) == 1 and x.stride(0) > 1
 
@@ -78,14 +87,14 @@ def test_a_kernel_that_is_wrong_for_one_layout(
     target: str, dtype: torch.dtype, channels: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of one channel, too: its strides are those of both layouts, and ATen takes it for channels last."""
-    calls = plant(monkeypatch, "aten.grid_sampler_3d.default", wrong_for_channels_last)
+    calls = plant(monkeypatch, "aten.max_unpool2d.default", wrong_for_channels_last)
     with pytest.raises(
-        CheckError, match="the call of aten.grid_sampler_3d.default in the inference graph is off"
+        CheckError, match="the call of aten.max_unpool2d.default in the inference graph is off"
     ) as caught:
-        compiled(sampled, target)(*image(channels, dtype))
+        compiled(unpooled, target)(*pooled(channels, dtype))
     assert is_channels_last(calls[0][0]) and not any(is_channels_last(args[0]) for args in calls[1:])
     error = caught.value
-    assert error.kernel == "aten.grid_sampler_3d.default" and "grid_sampler" in " ".join(error.ops)
+    assert error.kernel == "aten.max_unpool2d.default" and "max_unpool2d" in " ".join(error.ops)
     assert any(Path(__file__).name in line for line in error.lines)
     assert main([error.folder]) == 1
     monkeypatch.undo()
@@ -116,10 +125,10 @@ def test_what_a_type_computes_inexactly_by_itself_is_right(monkeypatch: pytest.M
     """bfloat16 is wrong in every layout: eager has these numbers, too."""
     calls = plant(
         monkeypatch,
-        "aten.grid_sampler_3d.default",
+        "aten.max_unpool2d.default",
         lambda right, args: right() + 3 if args[0].dtype == torch.bfloat16 else right(),
     )
-    compiled(sampled)(*image(dtype=torch.bfloat16))
+    compiled(unpooled)(*pooled(dtype=torch.bfloat16))
     assert {args[0].dtype for args in calls} == {torch.bfloat16, torch.float64}
 
 
