@@ -7,8 +7,9 @@ Positions are computed in ATen's order of operations (aten/src/ATen/native/cuda/
 grids, so that they fall into the same cells as eager's. Nothing is read outside of an image, and what lies outside
 counts as 0 whatever the image holds.
 
-On CPUs ATen samples in 16 bits what lies elsewhere: positions rounded to the grid's type fall into other cells, and of
-images with channels last (PyTorch 2.11 to 2.13) memory outside of the image is read. Such calls are done in float32.
+On CPUs, ATen's calls on 16-bit tensors are wrong. They round positions to the grid's type, so that some fall into
+other cells, and read memory outside of images with channels last (seen with PyTorch 2.11 and 2.13). Here ATen does them
+in float32, with `emulate_precision_casts` as well.
 """
 
 from collections.abc import Callable, Sequence

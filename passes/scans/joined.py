@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects import kiln
+from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
 
 __all__ = ["Joined", "joined_of"]
@@ -32,12 +32,11 @@ class Joined:
             sizes = ir.RankedTensorType(scan.type).shape
             one = [int(k == dim) for k in range(len(sizes))]
             padded = [n + more for n, more in zip(sizes, one, strict=True)]
-            nothing = [0] * len(sizes)
-            scan = kiln.pad(scan, self.padding, _constants(nothing), _constants(one), _constants(padded))
+            scan = kiln.pad(scan, self.padding, [0] * len(sizes), one, padded)
         dims: list[ir.AffineExpr] = [ir.AffineDimExpr.get(k) for k in range(len(shape))]
         second = dims.pop(pair)
         dims[dim] = dims[dim] * 2 + second
-        return kiln.view(scan, ir.AffineMap.get(len(shape), 0, dims), _constants(shape))
+        return kiln.view(scan, dims, shape)
 
 
 def joined_of(root: ir.Value, dim: int) -> Joined | None:
@@ -97,16 +96,8 @@ def _padding(value: ir.Value, dim: int, pair: int) -> ir.Value | None:
         return None
     map_ = ir.AffineMapAttr(view.attributes["map"]).value
     dims = [ir.AffineDimExpr.get(k) for k in range(map_.n_dims) if k != pair]
-    low, high = (_numbers(op.attributes[name]) for name in ("low", "high"))
-    is_one_behind = not any(low) and high == [int(k == dim) for k in range(len(high))]
+    low, high = (
+        [affine.constant_of(x) for x in ir.AffineMapAttr(op.attributes[name]).value.results] for name in ("low", "high")
+    )
+    is_one_behind = low == [0] * len(low) and high == [int(k == dim) for k in range(len(high))]
     return op.operands[1] if is_one_behind and list(map_.results) == dims else None
-
-
-def _numbers(attribute: ir.Attribute) -> list[int]:
-    """The constants of a map; -1 where it has others."""
-    results = [x.maybe_downcast() for x in ir.AffineMapAttr(attribute).value.results]
-    return [x.value if isinstance(x, ir.AffineConstantExpr) else -1 for x in results]
-
-
-def _constants(numbers: list[int]) -> list[ir.AffineExpr]:
-    return [ir.AffineConstantExpr.get(n) for n in numbers]

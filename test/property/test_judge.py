@@ -25,6 +25,13 @@ def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = BF16) -> list[Input]:
     return [Input(shape, dtype, 10 * i, "plain") for i, shape in enumerate(shapes)]
 
 
+def gradient(program: Program, values: list[torch.Tensor]) -> torch.Tensor:
+    """Of a program's only input."""
+    (found,) = derive(program, values, [values[i] for i in program.results])
+    assert found is not None
+    return found
+
+
 PROGRAMS = {
     "product": Program(inputs((40, 64), (48, 64)), ["F.gelu(F.linear(v0, v1))"], [2]),
     "cancellation": Program(inputs((16, 96), dtype=torch.float32), ["v0.exp()", "v1 - v1.mean(1, keepdim=True)"], [2]),
@@ -55,13 +62,8 @@ def test_gradients_that_are_added_up_have_a_rounding(readers: int) -> None:
     runs = Runs(program)
     runs.eager(leaves(program))
 
-    def gradient(values: list[torch.Tensor]) -> torch.Tensor:
-        (found,) = derive(program, values, [values[i] for i in program.results])
-        assert found is not None
-        return found
-
-    exact = gradient(runs.wide(leaves(program, dtype=torch.float64)))
-    noisy = gradient(runs.noisy(leaves(program, dtype=torch.float64), 0))
+    exact = gradient(program, runs.wide(leaves(program, dtype=torch.float64)))
+    noisy = gradient(program, runs.noisy(leaves(program, dtype=torch.float64), 0))
     error = ((noisy - exact) / exact.abs().clamp(min=1e-9)).abs().max()
     assert error == 0 if readers == 1 else 2.0**-10 < error <= 2.0**-8
 
@@ -262,13 +264,8 @@ def test_gradients_of_calls_that_are_exact_by_chance_have_roundings() -> None:
     runs = Runs(program)
     runs.eager(leaves(program))
 
-    def gradient(values: list[torch.Tensor]) -> torch.Tensor:
-        (found,) = derive(program, values, [values[i] for i in program.results])
-        assert found is not None
-        return found
-
-    exact = gradient(runs.wide(leaves(program, dtype=torch.float64)))
-    noisy = gradient(runs.noisy(leaves(program, dtype=torch.float64), 1))
+    exact = gradient(program, runs.wide(leaves(program, dtype=torch.float64)))
+    noisy = gradient(program, runs.noisy(leaves(program, dtype=torch.float64), 1))
     assert 2.0**-10 < ((noisy - exact) / exact).abs().max() <= 2.0**-8
 
 
@@ -291,9 +288,8 @@ def test_hardswish_by_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(roundings.hardswish(x), F.hardswish(x))
     program = Program(inputs((4, 5)), ["F.hardswish(v0)"], [1])
     assert not why_skipped(program, STATIC)
-    monkeypatch.setitem(
-        roundings.DEFINITIONS, "hardswish", lambda x: x
-    )  # a definition that cannot be called is no reason to skip
+    # A definition that cannot be called is no reason to skip.
+    monkeypatch.setitem(roundings.DEFINITIONS, "hardswish", lambda x: x)
     with pytest.raises(roundings.ReferenceFailed, match="inplace"):
         why_skipped(program, STATIC)
 

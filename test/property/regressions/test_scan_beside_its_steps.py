@@ -26,5 +26,6 @@ def test_scan_beside_its_steps(dtype, steps, target):
     weight = torch.randn(8, steps, 40)
     (found,) = torch.autograd.grad((compiled(x, b) * weight).sum(), x)
     (right,) = torch.autograd.grad((network(x.double(), b.double()) * weight).sum(), x)
+    assert bool(found.isfinite().all())
     close = (found.double() - right).abs() <= 0.05 * right.abs() + 0.02  # of equal numbers another one is the largest
     assert close.double().mean() > 0.9
