@@ -85,23 +85,23 @@ def divide_mono(m: Mono, by: Mono) -> Mono | None:
     return tuple(rest)
 
 
+def _degree(term: tuple[Mono, int]) -> tuple[int, Mono]:
+    """By this order, by degree first, a product's first and last terms are those of the factors, multiplied."""
+    return len(term[0]), term[0]
+
+
 def divide_exact(p: Poly, k: Poly) -> Poly | None:
     """`p / k` where `k` divides `p` as a polynomial, else None."""
     quotient: Poly = ZERO
-    lead, lead_c = k[-1]
+    lead, lead_c = max(k, key=_degree)
     while p:
-        for m, c in reversed(p):
-            rest = divide_mono(m, lead)
-            if rest is not None and c % lead_c == 0:
-                term: Poly = ((rest, c // lead_c),)
-                break
-        else:
+        m, c = max(p, key=_degree)
+        rest = divide_mono(m, lead)
+        if rest is None or c % lead_c:
             return None
+        term: Poly = ((rest, c // lead_c),)
         quotient = add(quotient, term)
-        reduced = sub(p, mul(term, k))
-        if len(reduced) > len(p) + len(k):
-            return None
-        p = reduced
+        p = sub(p, mul(term, k))
     return quotient
 
 

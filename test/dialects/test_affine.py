@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch_mlir import ir
 
-from kiln.dialects import affine, create_context
+from kiln.dialects import affine, create_context, polynomial
 
 CONTEXT = create_context()
 
@@ -144,3 +144,27 @@ def test_divisors_below_one_are_kept(text):
         expr = ir.AffineMapAttr(ir.Attribute.parse(f"affine_map<(d0, d1) -> ({text})>")).value.results[0]
         simple = affine.simplify(expr.maybe_downcast(), [4, 5])
         assert affine.dims_in(simple) == affine.dims_in(expr.maybe_downcast())
+
+
+def test_a_remainder_by_products_of_sums_ends() -> None:
+    """The windows of a convolution whose image and kernel are of unknown sizes; the division went on for ever."""
+    blocks = "((s0 * s0 * (s1 + s2 + 3) + s0 * s1 * s2 + 127) floordiv 128 - s0 * s0 * (s1 + s2))"
+    expr = parse(f"(d0 + (d1 mod {blocks}) * 128) floordiv ((s1 - s0 + 1) * (s2 - s0 + 3))")
+    simple = affine.simplify(expr)
+    point = [5, 7], [1, 8, 8, 0]
+    assert affine.evaluate(simple, *point) == affine.evaluate(expr, *point)
+
+
+_ATOMS = st.sampled_from(
+    [("d", 0), ("d", 1), ("s", 0), ("s", 1), ("f", polynomial.atom(("d", 0)), polynomial.const(4))]
+)
+_POLYNOMIALS = st.dictionaries(
+    st.lists(_ATOMS, max_size=3).map(lambda atoms: tuple(sorted(atoms))), st.integers(-9, 9).filter(bool), min_size=1
+).map(lambda terms: tuple(sorted(terms.items())))
+
+
+@given(_POLYNOMIALS, _POLYNOMIALS)
+def test_exact_division(p, k) -> None:
+    assert polynomial.divide_exact(polynomial.mul(p, k), k) == p
+    quotient = polynomial.divide_exact(p, k)
+    assert quotient is None or polynomial.mul(quotient, k) == p
