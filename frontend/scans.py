@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch._higher_order_ops.associative_scan import (
-    generic_associative_scan,  # pyright: ignore[reportUnknownVariableType] - PyTorch's, not annotated
+    _interleave,  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType] - PyTorch's, not annotated
 )
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
@@ -97,7 +97,7 @@ def _written(gm: GraphModule) -> Iterator[_Written]:
         dim = _dim_of_others(firsts[0], 0)
         assert dim is not None
         shape = _shape(leaves[0])
-        if len(leaves) != len(combined) or len(leaves) > _MOST or shape[dim] < _SHORTEST:
+        if len(leaves) != len(combined) or len(leaves) > _MOST or not _is_long(shape[dim]):
             continue
         roots = [node for node in nodes[after[-1] :] if _shape(node) == shape and _is_interleaved(node, dim)]
         alike = all(_shape(leaf) == shape for leaf in leaves) and {_dim_of_others(n, 0) for n in firsts} == {dim}
@@ -127,11 +127,15 @@ def _is_interleaved(node: Node, dim: int) -> bool:
     return node.target is torch.flatten
 
 
+def _is_long(size: Any) -> bool:
+    return isinstance(size, int) and size >= _SHORTEST
+
+
 def _shape(node: Node) -> tuple[Any, ...]:
-    """Of a tensor of known size; () of others."""
+    """Of a tensor; () of others. Unknown sizes are expressions: comparing `SymInt`s would add guards."""
     value = node.meta.get("example_value")
-    shape = tuple(value.shape) if isinstance(value, Tensor) else ()
-    return shape if all(isinstance(size, int) for size in shape) else ()
+    shape = value.shape if isinstance(value, Tensor) else ()
+    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in shape)
 
 
 def _replace(gm: GraphModule, scan: _Written, name: str) -> bool:
@@ -213,8 +217,22 @@ def _are_close(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
 
 
 def _steps(combine: Callable[..., Sequence[Tensor]], xs: Sequence[Tensor], dim: int = 0) -> list[Tensor]:
-    """The running results, written out in log2(n) steps as Dynamo writes them."""
-    return cast(Any, generic_associative_scan)(combine, list(xs), dim)
+    """The running results, written out in log2(n) steps.
+
+    As PyTorch's `generic_associative_scan` does, which asks for the number of all elements: with a batch of unknown
+    size that is a guard on it.
+    """
+    count = xs[0].shape[dim]
+    if count < 2:
+        return list(xs)
+    pairs = combine(*[aten.slice(x, dim, 0, -1, 2) for x in xs], *[aten.slice(x, dim, 1, None, 2) for x in xs])
+    odd = _steps(combine, pairs, dim)
+    even = [aten.slice(x, dim, 0, 1) for x in xs]
+    if count > 2:
+        before = odd if count % 2 else [aten.slice(y, dim, 0, -1) for y in odd]
+        rest = combine(*before, *[aten.slice(x, dim, 2, None, 2) for x in xs])
+        even = [torch.cat(both, dim) for both in zip(even, rest, strict=True)]
+    return [_interleave(*both, dim) for both in zip(even, odd, strict=True)]
 
 
 def _scan(combine: Callable[..., Sequence[Tensor]], dim: int, *xs: Tensor) -> tuple[Tensor, ...]:

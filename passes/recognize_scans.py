@@ -15,6 +15,7 @@ from kiln.dialects.interpret.named_ops import combined
 from kiln.dialects.interpret.numbers import Numbers
 from kiln.dialects.interpret.types import Precision, dtype_of, is_float
 from kiln.dialects.kiln.recurrence import RecurrenceOp, carried_type
+from kiln.dialects.shapes import SymbolicShapes
 from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
@@ -124,28 +125,34 @@ class RecognizeScans(Pass):
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 block = function.operation.regions[0].blocks[0]
                 failed: set[ir.Value] = set()
-                while self._replace_one(block, failed):
+                while self._replace_one(block, SymbolicShapes(function), failed):
                     erase_dead(block, ("linalg.generic", "kiln.empty"))
 
-    def _replace_one(self, block: ir.Block, failed: set[ir.Value]) -> bool:
+    def _replace_one(self, block: ir.Block, shapes: SymbolicShapes, failed: set[ir.Value]) -> bool:
         """Replace the first scan that is found, with those of the same operands; whether there was one."""
         found = [c for c in _interleaved(block) if c.root not in failed]
         for candidate in reversed(found):
-            leaves = leaves_of(candidate.root, candidate.dim)
+            leaves = leaves_of(candidate.root, candidate.dim, shapes)
             alike = [c for c in found if (c.dim, c.size) == (candidate.dim, candidate.size)]
-            alike = [c for c in alike if c.root.type.shape == candidate.root.type.shape]
+            alike = [c for c in alike if shapes.dims(c.root) == shapes.dims(candidate.root)]
             scans = _scans(leaves, alike, candidate) if leaves else None
             if (
                 scans is not None
-                and not _is_kept(leaves, scans[2], candidate.dim)
-                and self._replace(leaves, *scans, candidate.dim)
+                and not _is_kept(leaves, scans[2], candidate.dim, shapes)
+                and self._replace(leaves, *scans, candidate.dim, shapes)
             ):
                 return True
             failed.add(candidate.root)
         return False
 
     def _replace(
-        self, leaves: list[ir.Value], runs: Runs, used: list[int], roots: dict[ir.Value, int], dim: int
+        self,
+        leaves: list[ir.Value],
+        runs: Runs,
+        used: list[int],
+        roots: dict[ir.Value, int],
+        dim: int,
+        shapes: SymbolicShapes,
     ) -> bool:
         operands = [leaves[k] for k in used]
         maker = defining_op(next(iter(roots)))
@@ -165,11 +172,11 @@ class RecognizeScans(Pass):
                 results = [kiln.scan(operands[0], dim, kind).result]
             op.operation.erase()
         for root, leaf in roots.items():
-            joined = joined_of(root, dim)
+            joined = joined_of(root, dim, shapes)
             root.replace_all_uses_with(results[used.index(leaf)])
             if joined is not None:
                 with ir.InsertionPoint(joined.op), joined.op.location:
-                    joined.op.results[0].replace_all_uses_with(joined.of(results[used.index(leaf)], dim))
+                    joined.op.results[0].replace_all_uses_with(joined.of(results[used.index(leaf)], dim, shapes))
         self.count("recognized")
         if kind is not None:
             _TAKEN("a running sum or product")
@@ -206,7 +213,7 @@ def _interleaved(block: ir.Block) -> Iterator[_Found]:
                     yield _Found(part.results[0], dim, size - 1)
 
 
-def _is_kept(leaves: Collection[ir.Value], roots: Collection[ir.Value], dim: int) -> bool:
+def _is_kept(leaves: Collection[ir.Value], roots: Collection[ir.Value], dim: int, shapes: SymbolicShapes) -> bool:
     """Whether something else reads what is computed on the way to `roots`: a step is saved for gradients, say."""
     steps: set[ir.Operation] = set()
     work = [op for root in roots if (op := defining_op(root)) is not None]
@@ -217,7 +224,7 @@ def _is_kept(leaves: Collection[ir.Value], roots: Collection[ir.Value], dim: int
         steps.add(op)
         work += [maker for v in op.operands if v not in leaves and (maker := defining_op(v)) is not None]
     of_leaves = {op for op in steps if op.name == "kiln.view" and op.operands[0] in leaves}
-    same = {*roots, *(joined.op.results[0] for root in roots if (joined := joined_of(root, dim)) is not None)}
+    same = {*roots, *(joined.op.results[0] for root in roots if (joined := joined_of(root, dim, shapes)) is not None)}
     values = [v for op in steps - of_leaves if op.name != "kiln.empty" for v in op.results if v not in same]
     return any(use.owner.operation not in steps and _is_read(use.owner.operation) for v in values for use in v.uses)
 

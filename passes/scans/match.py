@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from torch_mlir import ir
 
 from kiln.dialects.kiln import Role, opdef
+from kiln.dialects.shapes import SymbolicShapes
 from kiln.dialects.walk import defining_op
 from kiln.passes.scans.terms import Terms, along
 
@@ -20,12 +21,12 @@ Run = tuple[int, int]
 """The first position, and that behind the last."""
 
 
-def leaves_of(root: ir.Value, dim: int) -> list[ir.Value]:
+def leaves_of(root: ir.Value, dim: int, shapes: SymbolicShapes) -> list[ir.Value]:
     """The tensors of the sizes of `root` of which every other element along `dim` is read on the way to it."""
     found: dict[ir.Value, None] = {}
     seen: set[ir.Value] = set()
     work = [root]
-    shape = ir.RankedTensorType(root.type).shape
+    sizes = shapes.dims(root)
     while work:
         value = work.pop()
         if value in seen or value in found:
@@ -35,7 +36,7 @@ def leaves_of(root: ir.Value, dim: int) -> list[ir.Value]:
         if op is None or op.name != "linalg.generic" and opdef(op).role is not Role.MOVEMENT:
             continue
         source = op.operands[0] if op.name == "kiln.view" and _reads_every_other(op, dim) else None
-        if source is not None and ir.RankedTensorType(source.type).shape == shape:
+        if source is not None and shapes.dims(source) == sizes:
             found[source] = None
             continue
         work += [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]

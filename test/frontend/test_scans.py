@@ -76,6 +76,33 @@ def check(
     return reports
 
 
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("size", [16, 37])
+def test_rows_of_unknown_number(size: int, target: str) -> None:
+    """One compilation for all of them, and no steps."""
+
+    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        y = associative_scan(linear, (a, b), 1, combine_mode="generic")[1]
+        return torch.tanh(y).square().sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, backend=kiln.backend, options={"target": target, "fallback": False})
+    with collect() as reports:
+        for rows in (3, 8):
+            given = [x.requires_grad_() for x in operands(2, (rows, size, 5))]
+            for x in given:
+                torch._dynamo.mark_dynamic(x, 0)
+            wide = [x.detach().double().requires_grad_() for x in given]
+            found = torch.autograd.grad(compiled(*given), given)
+            y = in_order(linear, wide, 1, reverse=False)[1]
+            expected = torch.autograd.grad(torch.tanh(y).square().sum(), wide)
+            for ours, exact in zip(found, expected, strict=True):
+                assert (ours - exact).norm() <= 1e-5 * exact.norm()
+    assert len(reports) == 2
+    for report in reports:
+        assert kinds(report).count("recurrence") == 1 and len(report.kernels) <= 4
+
+
 def kinds(report: CompileReport) -> list[str]:
     return [kernel.kind for kernel in report.kernels]
 
