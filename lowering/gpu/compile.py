@@ -16,7 +16,8 @@ from typing import Any
 
 from kiln.errors import CompileError, UnsupportedError
 from kiln.lowering.gpu.assembler import assembler_version, newest_assembler
-from kiln.lowering.gpu.packed_integers import has_packed_integers, unpacked
+from kiln.lowering.gpu.packed_integers import unpacked
+from kiln.lowering.gpu.vector_flags import without_vector_flags
 
 __all__ = ["Artifacts", "assembled_ptx", "compile_ttir", "gpu_target", "triton_problem"]
 
@@ -127,8 +128,8 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
                 compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
             described = _descriptors(path, wanted) if is_scheduled else None
             asm = dict(compiled.asm)
-            if has_packed_integers(asm.get("ptx", "")):
-                asm |= _assembled(unpacked(asm["ptx"]), wanted, chosen)
+            if wanted.backend == "cuda":
+                asm |= _mended(asm, wanted, chosen)
         except Exception as error:
             raise CompileError(f"Triton cannot compile for {target} with {chosen}: {error}") from error
     metadata = compiled.metadata._asdict()
@@ -180,16 +181,32 @@ def _no_kernel(text: str) -> str | None:
     return None
 
 
+def _mended(asm: dict[str, Any], target: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """What takes the place of texts of which LLVM or ptxas make wrong code, and of what Triton made of them."""
+    llir, ptx = without_vector_flags(asm["llir"]), asm["ptx"]
+    if llir != asm["llir"]:
+        llvm: Any = importlib.import_module("triton._C.libtriton").llvm
+        llvm.init_targets()  # Triton has not, where it found the kernel in its cache
+        ptx = _stages(target, options)["ptx"](llir, {})
+    ptx = unpacked(ptx)
+    return {"llir": llir} if ptx == asm["ptx"] else {"llir": llir, **_assembled(ptx, target, options)}
+
+
 def _assembled(ptx: str, target: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The text, and the machine code that the last of Triton's stages makes of it."""
+    with newest_assembler():
+        return {"ptx": ptx, "cubin": _stages(target, options)["cubin"](ptx, {})}
+
+
+def _stages(target: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Triton's stages by the text that they make; each takes the text before and a dict for metadata."""
     from triton.backends.compiler import Language
     from triton.compiler.compiler import make_backend
 
     backend: Any = make_backend(target)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, backend.parse_options(dict(options)), Language.TRITON)
-    with newest_assembler():
-        return {"ptx": ptx, "cubin": stages["cubin"](ptx, {})}
+    return stages
 
 
 def _descriptors(path: Path, target: Any) -> Any:

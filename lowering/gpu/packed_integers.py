@@ -11,18 +11,13 @@ be of a register that nothing has written. ptxas 12.8 and 12.9 (of Triton 3.6) t
 
 import re
 
-__all__ = ["has_packed_integers", "unpacked"]
+__all__ = ["unpacked"]
 
 _PACKED = re.compile(r"^([ \t]*)(add|min|max)\.([su])16x2[ \t]+([^,;]+),[ \t]*([^,;]+),[ \t]*([^,;]+);", re.MULTILINE)
 
 
-def has_packed_integers(ptx: str) -> bool:
-    """Whether `unpacked` changes the text."""
-    return _PACKED.search(ptx) is not None
-
-
 def unpacked(ptx: str) -> str:
-    """The same program with an op for each half."""
+    """The same program with an op for each half; the text itself if it has no such op."""
     return _PACKED.sub(_two_ops, ptx)
 
 

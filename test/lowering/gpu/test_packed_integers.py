@@ -10,7 +10,7 @@ import kiln.lowering.gpu.compile as compile_module
 from kiln.dialects import create_context, tt
 from kiln.dialects.kiln import parse
 from kiln.lowering.gpu.compile import compile_ttir, triton_problem
-from kiln.lowering.gpu.packed_integers import has_packed_integers, unpacked
+from kiln.lowering.gpu.packed_integers import unpacked
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.passes import run_pipeline
 
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<1x8x4x18xbf16> {kiln.strides = affine_map<() -> (576,
 def test_each_half_has_an_op_of_its_own() -> None:
     text = "\tadd.s16x2 \t%r58, %r56, %r57;\n\tmin.u16x2 %r1, %r2, 252;\n\tadd.bf16x2 %r3, %r4, %r5;\n"
     found = unpacked(text)
-    assert not has_packed_integers(found)
+    assert unpacked(found) == found
     assert found.count("add.s16 ") == 2 and found.count("min.u16 ") == 2
     assert "mov.b32 %r58, {kiln_a0, kiln_a1};" in found and "mov.b32 kiln_x1, 252;" in found
     assert "\tadd.bf16x2 %r3, %r4, %r5;\n" in found
@@ -45,8 +45,9 @@ def test_kernels_are_assembled_without_packed_integers(monkeypatch: pytest.Monke
         (text,) = [to_ttir(f) for f in functions]
         options = {"num_warps": functions[0].attributes["num_warps"].value}
     made = compile_ttir(text, "sm_90", options)
-    assert made.binary is not None and not has_packed_integers(made.ptx)
-    monkeypatch.setattr(compile_module, "has_packed_integers", lambda ptx: False)
-    if not has_packed_integers(compile_ttir(text, "sm_90", options).ptx):
+    assert made.binary is not None and unpacked(made.ptx) == made.ptx
+    monkeypatch.setattr(compile_module, "unpacked", lambda ptx: ptx)
+    packed = compile_ttir(text, "sm_90", options).ptx
+    if unpacked(packed) == packed:
         pytest.skip("this Triton's LLVM packs none of them")
     assert "kiln_a0" in made.ptx

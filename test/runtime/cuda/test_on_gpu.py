@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.attention
 import torch.nn.functional as F
-from on_gpu_support import check, compiled, error, randn
+from on_gpu_support import check, compiled, error, randn, wide
 from torch import nn
 
 import kiln
@@ -122,6 +122,25 @@ def test_dynamic_sizes() -> None:
     for m, n in ((3, 5), (64, 100), (200, 1030), (1, 7)):
         x, b = randn(m, n), randn(n)
         assert error(run(x, b), torch.softmax(x.double() + b.double(), -1)) < 1e-5
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_the_gradient_of_a_causal_softmax_over_rows_of_unknown_number(size: int) -> None:
+    """Triton 3.6's LLVM compared columns with rows or'ed with half of the program's number (vector_flags.py)."""
+
+    def gradient(g: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        product = g.to(p.dtype) * p
+        found = (product - p * product.sum(-1, keepdim=True)).to(g.dtype)
+        found = found.masked_fill(torch.ones(size, size, dtype=torch.bool, device="cuda").triu(1), 0)
+        return found.to(p.dtype).sum(0), found * 0.125
+
+    run = compiled(gradient)
+    for rows in (5, 3, 70):
+        given = randn(rows, 4, size, size, dtype=torch.bfloat16), randn(rows, 4, size, size).abs()
+        for x in given:
+            torch._dynamo.mark_dynamic(x, 0)
+        for found, exact in zip(run(*given), gradient(*map(wide, given)), strict=True):
+            assert error(found, exact) < 1e-2
 
 
 @pytest.mark.parametrize("name", BUILDERS)
