@@ -41,9 +41,15 @@ class Access:
 
 @dataclass
 class Loops:
-    """The loop dims of one kernel: extents by position; positions are never reused."""
+    """The loop dims of one kernel: extents by position; positions are never reused.
+
+    pieces: of a loop that is cut at borders known at run time, between which two of them the code is that is emitted.
+    """
 
     extents: list[ir.AffineExpr] = field(default_factory=list[ir.AffineExpr])
+    pieces: dict[int, tuple[ir.AffineExpr, ir.AffineExpr]] = field(
+        default_factory=dict[int, tuple[ir.AffineExpr, ir.AffineExpr]]
+    )
 
     def new(self, extent: ir.AffineExpr) -> ir.AffineDimExpr:
         """A new innermost loop of this extent; returns its dim."""
@@ -54,6 +60,21 @@ class Loops:
     def simplify(self, expr: ir.AffineExpr) -> ir.AffineExpr:
         """`expr` simplified under 0 <= d_i < extent_i."""
         return affine.simplify(expr, self.extents)
+
+    def nonnegative(self, expr: ir.AffineExpr) -> bool:
+        """Whether `expr >= 0` is provable, in the `pieces` of loops that code is emitted for."""
+        extents, moved = dict(enumerate(self.extents)), dict[int, ir.AffineExpr]()
+        for d, (low, high) in self.pieces.items():
+            extents[d], moved[d] = affine.simplify(high - low), ir.AffineDimExpr.get(d) + low
+        return affine.nonnegative(affine.substitute(expr, moved), extents)
+
+    def is_inside(self, index: ir.AffineExpr, size: ir.AffineExpr) -> bool:
+        """Whether `0 <= index < size` is provable."""
+        return self.nonnegative(index) and self.nonnegative(size - 1 - index)
+
+    def is_outside(self, index: ir.AffineExpr, size: ir.AffineExpr) -> bool:
+        """Whether it is provable that `0 <= index < size` never holds."""
+        return self.nonnegative(-1 - index) or self.nonnegative(index - size)
 
     def count(self, position: int) -> int:
         """Trip count, or a guess for a dynamic one."""
@@ -166,8 +187,7 @@ def piece_at(body: FusionBody, op: ir.OpView, indices: Indices, loops: Loops) ->
             continue
         size = body.dims(piece)[dim]
         at = loops.simplify(indices[dim] - start)
-        extents = dict(enumerate(loops.extents))
-        if affine.nonnegative(at, extents) and affine.nonnegative(size - 1 - at, extents):
+        if loops.is_inside(at, size):
             return piece, (*indices[:dim], at, *indices[dim + 1 :])
         start = loops.simplify(start + size)
     return None

@@ -106,6 +106,7 @@ class Traversal(Scopes, ABC):
             kept = self.reload(value, indices)
             if kept is not None:
                 return kept
+        depth = max(depth, self.floor)
         with self.at(depth):
             result = self._eval(value, indices, guard)
             self.scopes[depth].memo[key] = result

@@ -59,6 +59,7 @@ class Scopes:
         self.loops = Loops()
         self.values: dict[int, Index] = {}
         self.scopes = [self.scope_type(set(), home)]
+        self.floor: int = 0  # no code goes further out than into this scope
 
     # -- scopes ----------------------------------------------------------------------------------------------
 
@@ -82,10 +83,10 @@ class Scopes:
 
     @contextmanager
     def inside_flat(
-        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[int, int]] | None = None
+        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[Index, Index]] | None = None
     ) -> Generator[None, None, None]:
         """The body of a loop that goes through the space of all `dims` at once, at a row-major position in it. Of dims
-        in `pieces`, it goes from the first number to the second.
+        in `pieces`, it goes from the first number on, to as many values as the second one says.
         """
         # The scope comes first: extents that are computed belong before the loop.
         with self.inside(dict.fromkeys(dims, 0)):
@@ -97,11 +98,24 @@ class Scopes:
         """A branch (the current insertion block) as the outermost scope: what it alone computes is not computed before
         it, whatever it depends on.
         """
-        outer, values = self.scopes, self.values
+        outer, values, floor = self.scopes, self.values, self.floor
         self.scopes = [self.scope_type(set(), ir.InsertionPoint.current.block.owner.operation)]
-        self.values = dict(values)
+        self.values, self.floor = dict(values), 0
         yield
-        self.scopes, self.values = outer, values
+        self.scopes, self.values, self.floor = outer, values, floor
+
+    @contextmanager
+    def piece(self, dim: int, low: ir.AffineExpr, high: ir.AffineExpr) -> Generator[None, None, None]:
+        """A piece of the loop of `dim`, and the branch that it is in where it may be empty: what is read in it may not
+        be there then, hence not before the branch either.
+        """
+        with self.inside({}):
+            saved = self.floor, self.loops.pieces
+            if self.scopes[-1].owner != self.scopes[-2].owner:
+                self.floor = len(self.scopes) - 1
+            self.loops.pieces = {**self.loops.pieces, dim: (low, high)}
+            yield
+            self.floor, self.loops.pieces = saved
 
     @contextmanager
     def at(self, depth: int) -> Generator[None, None, None]:
@@ -113,10 +127,11 @@ class Scopes:
         rest = self.scopes[depth + 1 :]
         del self.scopes[depth + 1 :]
         scope = self.scopes[-1]
-        saved, scope.anchor = scope.anchor, None
+        saved, floor = scope.anchor, self.floor
+        scope.anchor, self.floor = None, min(floor, depth)
         with ir.InsertionPoint(anchor) if anchor is not None else nullcontext():
             yield
-        scope.anchor = saved
+        scope.anchor, self.floor = saved, floor
         self.scopes.extend(rest)
 
     def depth_of(self, exprs: Sequence[ir.AffineExpr], guard: Guard | None = None) -> int:
@@ -133,13 +148,13 @@ class Scopes:
     # -- indices ---------------------------------------------------------------------------------------------
 
     def unflatten(
-        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[int, int]] | None = None
+        self, position: Index, dims: Sequence[int], pieces: Mapping[int, tuple[Index, Index]] | None = None
     ) -> dict[int, Index]:
         """Values of `dims` at a row-major position in their space, in `pieces` of them as above."""
         pieces = pieces or {}
         values: dict[int, Index] = {}
         for d in reversed(dims[1:]):
-            extent = pieces[d][1] - pieces[d][0] if d in pieces else self.index(self.loops.extents[d])
+            extent = pieces[d][1] if d in pieces else self.index(self.loops.extents[d])
             values[d], position = self.b.remi(position, extent), self.b.divi(position, extent)
         if dims:
             values[dims[0]] = position
@@ -154,7 +169,7 @@ class Scopes:
             return self.values[expr.position]
         if isinstance(expr, ir.AffineSymbolExpr):
             return self.symbols[expr.position]
-        depth = self.depth_of([expr])
+        depth = max(self.depth_of([expr]), self.floor)
         memo = self.scopes[depth].memo
         if expr not in memo:
             with self.at(depth):

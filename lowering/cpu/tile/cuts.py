@@ -6,9 +6,13 @@
 A loop over a concatenated dim would compute every operand at each iteration and keep one. Cut at the borders of the
 operands, each piece of the loop has the code of its own operand, without masks. The code does not grow much, because
 the operands' code is in either form written once. A loop over blocks of lanes is cut at borders between blocks.
+
+Borders that follow from sizes known at run time only are expressions, and so is what is known of the loop's index in a
+piece (`Loops.pieces`). Where their order depends on the sizes, each is moved up to the one before it at run time: some
+pieces have no elements then.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,11 +20,12 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of, opdef
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.access import Indices, compose
 from kiln.lowering.tile.body import indexing_maps, invert, output_map
 
-__all__ = ["MOST_PIECES", "Cut", "choose_cut", "choose_cuts", "code_of", "lane_borders"]
+__all__ = ["MOST_PIECES", "Cut", "choose_cut", "choose_cuts", "code_of", "emit_pieces", "is_known", "known_borders"]
 
 MOST_PIECES = 256
 """Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
@@ -29,8 +34,29 @@ MORE_CODE = 1.5
 GUARD = 4
 """Ops by which a loop tells at run time whether it reads an operand: two comparisons, a mask and a select."""
 
-Cut = tuple[int, list[int]]
-"""A loop dim, and where its pieces begin; the last number is the dim's extent."""
+Border = int | ir.AffineExpr
+"""A number, or an expression over symbols that is none."""
+
+Cut = tuple[int, list[Border]]
+"""A loop dim, and where its pieces begin; the last border is the dim's extent."""
+
+Box = dict[int, tuple[Border, Border]]
+"""Ranges of loop dims."""
+
+
+def _border(expr: ir.AffineExpr) -> Border:
+    expr = affine.simplify(expr)
+    number = affine.constant_of(expr)
+    return expr if number is None else number
+
+
+def _at_most(x: Border, y: Border) -> bool:
+    """Whether `x <= y` is provable."""
+    return x <= y if isinstance(x, int) and isinstance(y, int) else affine.nonnegative(_expr(y) - _expr(x))
+
+
+def _expr(x: Border) -> ir.AffineExpr:
+    return ir.AffineConstantExpr.get(x) if isinstance(x, int) else x
 
 
 @dataclass(eq=False)
@@ -40,9 +66,7 @@ class _Node:
     """
 
     weight: int
-    reads: list[tuple["_Node", int, dict[int, tuple[int, int]]]] = field(
-        default_factory=list[tuple["_Node", int, dict[int, tuple[int, int]]]]
-    )
+    reads: list[tuple["_Node", int, Box]] = field(default_factory=list[tuple["_Node", int, Box]])
 
 
 class _Reach:
@@ -51,7 +75,7 @@ class _Reach:
     def __init__(self, e: Evaluator) -> None:
         self.e = e
         self.nodes: dict[tuple[ir.Value, Indices], _Node] = {}
-        self.borders: dict[int, set[int]] = {}
+        self.borders: dict[int, dict[Border, None]] = {}  # as sets in a fixed order
         self.guards = 0
 
     def node(self, value: ir.Value, indices: Indices) -> _Node:
@@ -107,31 +131,26 @@ class _Reach:
     ) -> None:
         """A read of `value` that holds `where` an index of the result lies in a range, from whose start it counts."""
         self.guards += 1
-        ranges: dict[int, tuple[int, int]] = {}
+        ranges: Box = {}
         inner = list(indices)
         is_known = True
         for dim, low, high in where:
             inner[dim] = self.e.loops.simplify(indices[dim] - low)
-            bounds = affine.constant_of(low), affine.constant_of(high)
-            at = affine.constant_of(indices[dim])
-            if at is not None and bounds[0] is not None and bounds[1] is not None:
-                if not bounds[0] <= at < bounds[1]:
-                    return
+            line = affine.linear_coefficients(indices[dim])
+            if line is None:
+                is_known = False
+                continue
+            first, stop = _border(low - line[0]), _border(high - line[0])
+            if not line[1] and (_at_most(1, first) or _at_most(stop, 0)):
+                return
+            if not line[1] and _at_most(first, 0) and _at_most(1, stop):
                 continue
             is_known = False
-            line = affine.linear_coefficients(indices[dim])
-            offset = affine.constant_of(line[0]) if line is not None else None
-            if line is None or offset is None or bounds[0] is None or bounds[1] is None:
-                continue
             if len(line[1]) == 1 and all(affine.constant_of(c) == 1 for c in line[1].values()):
                 d = next(iter(line[1]))
-                ranges[d] = bounds[0] - offset, bounds[1] - offset
-                self.borders.setdefault(d, set()).update(ranges[d])
+                ranges[d] = first, stop
+                self.borders.setdefault(d, {}).update(dict.fromkeys(ranges[d]))
         node.reads.append((self.node(value, tuple(inner)), 0 if is_known else self.guards, ranges))
-
-
-Box = dict[int, tuple[int, int]]
-"""Ranges of loop dims."""
 
 
 def _code(nodes: Iterable[_Node], box: Box) -> int:
@@ -145,9 +164,9 @@ def _code(nodes: Iterable[_Node], box: Box) -> int:
         total += node.weight
         for read, guard, ranges in node.reads:
             known = [(ranges[d], box[d]) for d in ranges.keys() & box.keys()]
-            if guard and any(stop <= low or start >= high for (start, stop), (low, high) in known):
+            if guard and any(_at_most(stop, low) or _at_most(high, start) for (start, stop), (low, high) in known):
                 continue
-            is_inside = all(start <= low and high <= stop for (start, stop), (low, high) in known)
+            is_inside = all(_at_most(start, low) and _at_most(high, stop) for (start, stop), (low, high) in known)
             always = not guard or (bool(ranges) and len(known) == len(ranges) and is_inside)
             key = read, scope if always else hash((scope, guard))
             if not always:
@@ -161,7 +180,7 @@ def _code(nodes: Iterable[_Node], box: Box) -> int:
 def code_of(e: Evaluator, values: Sequence[tuple[ir.Value, Indices]]) -> int:
     """Ops of the code that computes `values` at indices in uncut loops."""
     reach = _Reach(e)
-    box = {d: (0, n) for d, x in enumerate(e.loops.extents) if (n := affine.constant_of(x)) is not None}
+    box: Box = {d: (0, n) for d, x in enumerate(e.loops.extents) if (n := affine.constant_of(x)) is not None}
     return _code([reach.node(value, indices) for value, indices in values], box)
 
 
@@ -179,16 +198,15 @@ def choose_cuts(
     reach = _Reach(e)
     nodes = [reach.node(value, indices) for value, indices in values]
     nodes += [node for op, point in points for node in reach.operands(op, point)]
-    most = MORE_CODE * _code(nodes, {})
+    boxes: list[Box] = [{d: (_border(low), _border(high)) for d, (low, high) in e.loops.pieces.items()}]
+    most = MORE_CODE * _code(nodes, boxes[0])
     cuts: list[Cut] = []
-    boxes: list[Box] = [{}]
     while True:
         found: list[tuple[int, Cut]] = []
         for d in dims:
-            extent = affine.constant_of(e.loops.extents[d])
-            if extent is None or d not in reach.borders or any(d == cut[0] for cut in cuts):
+            if d not in reach.borders or any(d == cut[0] for cut in cuts):
                 continue
-            borders = sorted({0, extent, *(x for x in reach.borders[d] if 0 < x < extent)})
+            borders = _in_order(reach.borders[d], _border(e.loops.extents[d]))
             if not 3 <= len(borders) <= MOST_PIECES // len(boxes) + 1:
                 continue
             code = _code_of_all(nodes, _cut_boxes(boxes, (d, borders)), most)
@@ -198,6 +216,15 @@ def choose_cuts(
             return cuts
         cuts.append(min(found)[1])
         boxes = _cut_boxes(boxes, cuts[-1])
+
+
+def _in_order(borders: Iterable[Border], extent: Border) -> list[Border]:
+    """A loop's own borders and, between them, those inside, in order as far as one is provable."""
+    found: list[Border] = []
+    for x in borders:
+        if not _at_most(x, 0) and not _at_most(extent, x):
+            found.insert(next((k for k, y in enumerate(found) if _at_most(x, y)), len(found)), x)
+    return [0, *found, extent]
 
 
 def choose_cut(
@@ -224,9 +251,38 @@ def _code_of_all(nodes: Sequence[_Node], boxes: Iterable[Box], most: float) -> i
     return code
 
 
-def lane_borders(e: Evaluator, values: Sequence[tuple[ir.Value, Indices]], lane: int, width: int) -> list[int]:
-    """Where a loop over blocks of `width` lanes begins to read other operands: between blocks, not inside of one."""
-    cut, extent = choose_cut(e, values, [], [lane]), affine.constant_of(e.loops.extents[lane])
-    if cut is None or extent is None:
-        return []
-    return [x for x in cut[1] if 0 < x < extent // width * width and x % width == 0]
+def is_known(cut: Cut) -> bool:
+    """Whether all borders are numbers, of which the builder knows what follows for an index."""
+    return all(isinstance(x, int) for x in cut[1])
+
+
+def known_borders(cut: Cut | None, width: int) -> list[int]:
+    """Where a loop over blocks of `width` lanes begins to read other operands: between blocks, not inside of one; none
+    where borders are known at run time only.
+    """
+    borders = [x for x in cut[1] if isinstance(x, int)] if cut is not None and is_known(cut) else []
+    return [x for x in borders if 0 < x < borders[-1] // width * width and x % width == 0]
+
+
+def emit_pieces(e: Evaluator, cut: Cut, loop: Callable[[Index, Index], object]) -> None:
+    """The pieces of a loop, one after the other: `loop` emits a piece, given where it begins and its length."""
+    b, (dim, borders) = e.b, cut
+    is_ordered = all(_at_most(low, high) for low, high in pairwise(borders))
+    stop: Index = 0
+    for low, high in pairwise(borders):
+        first, stop = stop, e.index(_expr(high))
+        if is_ordered:
+            length = e.index(affine.simplify(_expr(high) - _expr(low)))
+        else:
+            stop = b.mini(b.maxi(stop, first), e.index(_expr(borders[-1])))
+            length = b.subi(stop, first)
+        if is_known(cut):
+            loop(first, length)
+            continue
+
+        def piece(first: Index = first, length: Index = length, low: Border = low, high: Border = high) -> None:
+            with e.piece(dim, _expr(low), _expr(high)):
+                loop(first, length)
+
+        is_filled = is_ordered and _at_most(1, _border(_expr(high) - _expr(low)))
+        b.if_(is_filled or b.cmpi("slt", 0, length), piece)

@@ -64,6 +64,10 @@ class Evaluator(Memory, Traversal):
         """As the traversal's; lanes on a rising line are told from two numbers, not one by one in 64 bits."""
         b, lane = self.b, self.lane
         moved = self.loops.simplify(expr - low)
+        if self.loops.pieces and self.loops.is_outside(moved, high - low):
+            return False
+        if self.loops.pieces and self.loops.is_inside(moved, high - low):
+            return guard
         if self.is_uniform([moved]):
             # Not by `position`: a value has lost what is known of the integer, which may decide the comparison.
             at = self.index(moved)

@@ -5,16 +5,17 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.lowering import paths
-from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.cuts import lane_borders
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cut, emit_pieces, is_known, known_borders
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.nest import Nest, Root
 from kiln.lowering.cpu.tile.row_functions import ReducedRows
@@ -153,22 +154,30 @@ class NestEmitter:
 
     def _outer(self, dims: list[int], k: int) -> None:
         e, b = self.e, self.e.b
-        cut = next((cut for cut in self.nest.cuts if cut[0] in dims), None)
-        for piece in pairwise(cut[1]) if cut is not None else [(0, 0)]:
-            pieces = {cut[0]: piece} if cut is not None else {}
-            units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
-            for d in dims:
-                length = ir.AffineConstantExpr.get(piece[1] - piece[0])
-                units = units * (length if d in pieces else e.loops.extents[d])
+        cut = self._cut(dims)
+        units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+        for d in dims:
+            if cut is None or d != cut[0]:
+                units = units * e.loops.extents[d]
 
-            def unit(i: Index, pieces: dict[int, tuple[int, int]] = pieces) -> None:
+        def share(count: Index, pieces: dict[int, tuple[Index, Index]]) -> None:
+            def unit(i: Index) -> None:
                 with e.inside_flat(i, dims, pieces):
                     self._level(k + 1)
 
             if self.nest.split_lane and self.nest.lane is not None:
-                self._split_lanes(e.index(units), unit)
+                self._split_lanes(count, unit)
             else:
-                b.for_(*b.split(self.tid, self.nt, e.index(units)), 1, unit)
+                b.for_(*b.split(self.tid, self.nt, count), 1, unit)
+
+        if cut is None:
+            share(e.index(units), {})
+        else:
+            emit_pieces(e, cut, lambda first, n: share(b.muli(e.index(units), n), {cut[0]: (first, n)}))
+
+    def _cut(self, dims: Sequence[int]) -> Cut | None:
+        """That of `dims` which is cut, and where."""
+        return next((cut for cut in self.nest.cuts if cut[0] in dims), None)
 
     def _split_lanes(self, units: Index, unit: Callable[[Index], None]) -> None:
         """Threads get equal shares of the blocks of lanes of all units; the first and the last unit may be shared."""
@@ -201,12 +210,13 @@ class NestEmitter:
             with self.e.inside({dims[0]: i}):
                 self._sequential(dims[1:], leaf)
 
-        borders: list[Index] = [0, self.e.index(self.e.loops.extents[dims[0]])]
-        for d, cut in self.nest.cuts:
-            if d == dims[0]:
-                borders = [*cut]
-        for low, high in pairwise(borders):
-            self.e.b.for_(low, high, 1, body)
+        b, cut = self.e.b, self._cut(dims[:1])
+        if cut is None:
+            b.for_(0, self.e.index(self.e.loops.extents[dims[0]]), 1, body)
+        else:
+            emit_pieces(
+                self.e, cut, lambda first, n: body(first) if n == 1 else b.for_(first, b.addi(first, n), 1, body)
+            )
 
     def _tile(self, k: int) -> None:
         assert self.nest.tile is not None
@@ -251,15 +261,20 @@ class NestEmitter:
             is_last = b.cmpi("eq", high, b.ceildivi(extent, width))
             rest = b.andc(rest, b.andc(is_last, b.cmpi("slt", low, high)))
 
-        def block(i: Index, mask: ir.Value | None = None, width: int = width) -> None:
-            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask, extent=e.loops.extents[lane])):
+        def block(i: Index, mask: ir.Value | None = None, width: int = width, aligned: bool = True) -> None:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask, aligned, e.loops.extents[lane])):
                 self._level(k + 1)
 
-        borders: list[Index] = []
+        cut = None
         if self.nest.turns is None and not self.nest.reductions:
-            borders = [*lane_borders(e, [(r.value, r.indices) for r in self.nest.roots], lane, width)]
-        if borders:
+            cut = choose_cut(e, [(r.value, r.indices) for r in self.nest.roots], [], [lane])
+        borders = known_borders(cut, width)
+        is_unknown = cut is not None and not is_known(cut) and self.stage is None and not self.nest.split_lane
+        if borders or is_unknown:
             _TAKEN("lanes cut at concatenations")
+        if cut is not None and is_unknown:
+            emit_pieces(e, cut, lambda first, n: _piece_of_lanes(b, first, n, width, partial(block, aligned=False)))
+            return
         for low, high in pairwise([lower, *borders, upper]):
             first = low if low is lower else b.maxi(lower, low)
             b.for_(first, high if high is upper else b.mini(upper, high), width, block)
@@ -277,9 +292,18 @@ class NestEmitter:
         b.if_(rest, behind)
 
 
+def _piece_of_lanes(b: Builder, first: Index, count: Index, width: int, block: Callable[..., None]) -> None:
+    """Blocks of `width` lanes from `first` on, the last one masked."""
+    whole = b.round_down(count, width)
+    last = b.addi(first, whole)
+    b.for_(first, last, width, block)
+    b.if_(b.cmpi("slt", whole, count), lambda: block(last, b.mask_below(b.subi(count, whole), width)))
+
+
 def _shared_dims(e: Evaluator, nest: Nest) -> list[int]:
     """The outer loops that threads share as one, which takes divisions in each iteration: as many as have enough
-    iterations. Of those that are cut the first is among them, where pieces are shared one by one; others rather not.
+    iterations. Of those that are cut the first is among them, where pieces are shared one by one; others rather not:
+    there a guess of what is known at run time only is enough.
     """
     if nest.reductions:
         return nest.outer
@@ -287,12 +311,13 @@ def _shared_dims(e: Evaluator, nest: Nest) -> list[int]:
     first, others = [d for d, _ in cuts[:1]], [d for d, _ in cuts[1:]]
     enough = target().rules.loops.parallel_units * (len(cuts[0][1]) - 1 if cuts else 1)
     shared: list[int] = []
-    units = 1
+    units = guess = 1
     for d in [*first, *(d for d in nest.outer if d not in (*first, *others)), *others]:
-        if units >= enough:
+        if (guess if d in others else units) >= enough:
             break
         shared.append(d)
         units *= affine.constant_of(e.loops.extents[d]) or 1
+        guess *= e.loops.count(d)
     return [d for d in nest.outer if d in shared]
 
 

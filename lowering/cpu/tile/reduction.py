@@ -21,7 +21,7 @@ from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cut, is_known
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.spills import Spills
@@ -95,7 +95,8 @@ class _Loops:
         if vectorise:
             self.lane, self.width, self.chains = self._choose_lane()
         others = [d for d in self.dims if d != self.lane]
-        self.cut = choose_cut(e, [], [(r.op, self.point) for r in group], others)
+        cut = choose_cut(e, [], [(r.op, self.point) for r in group], others)
+        self.cut = cut if cut is not None and is_known(cut) else None
 
     def _choose_lane(self) -> tuple[int, int, int]:
         """The dim, the lanes of a vector, and how many vectors at once are summed, each by itself.
@@ -223,7 +224,7 @@ class _Loops:
                 return self._nest(dims[1:], carried, leaf)
 
         cut = self.cut if self.cut is not None and self.cut[0] == d else None
-        borders: list[Index] = [0, extent] if cut is None else list(cut[1])
+        borders: list[Index] = [0, extent] if cut is None else [x for x in cut[1] if isinstance(x, int)]
         for part, (low, high) in enumerate(pairwise(borders)):
             self.part = self.part if cut is None else part
             if rows > 1:
