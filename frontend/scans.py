@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch._higher_order_ops.associative_scan import (
-    _interleave,  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType] - PyTorch's, not annotated
+    _interleave,  # pyright: ignore[reportUnknownVariableType] - PyTorch's, not annotated
 )
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
@@ -134,8 +134,8 @@ def _is_long(size: Any) -> bool:
 def _shape(node: Node) -> tuple[Any, ...]:
     """Of a tensor; () of others. Unknown sizes are expressions: comparing `SymInt`s would add guards."""
     value = node.meta.get("example_value")
-    shape = value.shape if isinstance(value, Tensor) else ()
-    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in shape)
+    shape = tuple(value.shape) if isinstance(value, Tensor) else ()
+    return tuple(cast(Any, size).node.expr if isinstance(size, torch.SymInt) else size for size in shape)
 
 
 def _replace(gm: GraphModule, scan: _Written, name: str) -> bool:
