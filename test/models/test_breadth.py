@@ -76,6 +76,22 @@ def test_planted_mistakes_of_a_backend(backend: str, status: str, reason: str) -
     assert row["status"] == status and reason in row["reason"], row
 
 
+def test_unknown_sizes_are_other_batches_as_well() -> None:
+    """One compilation for all; a backend that keeps to the first batch is wrong at the second."""
+
+    def go(kind: str, backend: str) -> Row:
+        rows: list[Row] = []
+        settings = Settings("cpu", backend, {}, ENTRIES, dynamic=True)
+        run_jobs([Job("plain", kind, "f32", 8)], settings, workers=1, seconds=1e4, limit=120.0, show=rows.append)
+        return rows[0]
+
+    for kind in ("forward", "train"):
+        row = go(kind, "eager")
+        assert (row["status"], row["recompiles"]) == ("right", 0), row
+    row = go("forward", f"{ENTRIES}:stale")
+    assert row["status"] == "wrong" and row["reason"].startswith("call 2"), row
+
+
 def test_a_model_that_asks_whether_it_is_compiled() -> None:
     """It is right where it is what Dynamo captured, and a mistake in that is seen."""
     jobs = [Job("asking", kind, "f32", 8) for kind in ("forward", "train")]
@@ -208,7 +224,9 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
     runs = table.add(table.add([], file), file)
     assert len(runs) == 1 and runs[0]["counts"]["jobs"] == 2
     page = table.page_with(f"before\n{table.BEGIN}\nold\n{table.END}\nbehind", runs)
-    assert "| 2026-11-22 | `abc` | H200 | 1, 1, 1 | 1 | 2 | 1 | 1 | 0 | 0 | 0 | 0 | 2 | 4 |" in page
+    assert "| 2026-11-22 | `abc` | H200 | 1, 1, 1 | known | 1 | 2 | 1 | 1 | 0 | 0 | 0 | 0 | 2 | 4 |" in page
+    file.write_text("\n".join(map(json.dumps, [{"run": about | {"sizes": "unknown"}}, row])))
+    assert [run.get("sizes", "known") for run in table.add(runs, file)] == ["known", "unknown"]
     assert page.startswith("before") and page.endswith("behind") and "old" not in page
     with pytest.raises(ValueError, match="no <!-- breadth"):
         table.page_with("a page", runs)

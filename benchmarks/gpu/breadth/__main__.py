@@ -5,6 +5,7 @@
 
     python -m benchmarks.gpu.breadth --minutes 9 --out build/breadth.jsonl     # again: goes on where it stopped
     python -m benchmarks.gpu.breadth --only 'swin|bert' --dtype bf16 --jobs 4
+    python -m benchmarks.gpu.breadth --dynamic                                 # sizes unknown to the compiler
     python -m benchmarks.gpu.breadth --backend aot_eager                       # what the method itself finds wrong
     python -m benchmarks.gpu.breadth --device cpu --target tt-cpu --only mlp
 
@@ -53,11 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="kiln-breadth-triton-"))
     kiln_options = {"target": options.target} if options.target else {}
-    settings = Settings(options.device, options.backend, kiln_options | json.loads(options.options), options.entries)
+    kiln_options |= json.loads(options.options)
+    settings = Settings(options.device, options.backend, kiln_options, options.entries, options.dynamic)
     print(f"{len(chosen)} architectures, {len(jobs)} jobs, {len(done)} done before, {options.jobs} at once", flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", encoding="utf-8") as file:
-        write(file, [{"run": about_run(options.device, options.commit)}, *rows])
+        write(file, [{"run": about_run(options.device, options.commit, options.dynamic)}, *rows])
 
         def show(row: Row) -> None:
             row["family"] = entries[row["entry"]].family
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--limit", type=float, default=150.0, help="seconds of one job")
     found.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     found.add_argument("--backend", default="kiln", help="of torch.compile, or module:function")
+    found.add_argument("--dynamic", action="store_true", help="sizes unknown to the compiler; other batches as well")
     found.add_argument("--target", default="", help="Kiln's: tt-cpu runs the GPU's kernels on the CPU")
     found.add_argument("--options", default="{}", help="Kiln's other options as JSON")
     found.add_argument("--entries", default="", help="module whose ENTRIES are run in place of the built-in ones")

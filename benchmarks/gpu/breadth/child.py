@@ -28,12 +28,16 @@ __all__ = ["Settings", "main"]
 
 @dataclass(frozen=True)
 class Settings:
-    """The same for all jobs: where they run, what compiles them, and in which module their entries stand."""
+    """The same for all jobs: where they run, what compiles them, and in which module their entries stand.
+
+    dynamic: sizes are unknown to the compiler, and other calls have one more sample.
+    """
 
     device: str = "cuda"
     backend: str = "kiln"
     options: dict[str, Any] = field(default_factory=dict)
     entries: str = ""
+    dynamic: bool = False
 
 
 def main(job: Job, settings: Settings, results: Connection, log: str, limit: float) -> None:
@@ -64,17 +68,20 @@ def _job(job: Job, entry: Entry, settings: Settings, row: Row) -> None:
     torch.set_num_threads(1)
     begin = time.perf_counter()
     dtype, is_step = DTYPES[job.dtype], job.kind == "train"
-    module, inputs = _built(entry, job, settings.device, dtype)
-    seeds = (0,) if is_step else (0, 1)
-    sets = [to(inputs(torch.Generator().manual_seed(seed)), settings.device, dtype) for seed in seeds]
-    made = time.perf_counter()
+    module, inputs = _built(entry, job.batch, job, settings.device, dtype)
+    makers = [inputs] if is_step else [inputs, inputs]
+    if settings.dynamic:
+        makers = [inputs, _built(entry, job.batch + 1, job, settings.device, dtype)[1]]
+    made = [make(torch.Generator().manual_seed(seed)) for seed, make in enumerate(makers)]
+    sets = [to(arguments, settings.device, dtype) for arguments in made]
+    ready = time.perf_counter()
     comparison = Comparison(module, sets, dtype, row, is_step, entry.input_gradients, settings.device)
     comparison.reference()
-    row["times"] = {"model": made - begin, "reference": time.perf_counter() - made}
+    row["times"] = {"model": ready - begin, "reference": time.perf_counter() - ready}
     _poison(settings.device)
     with reports(settings.backend) as found:
         try:
-            comparison.compare(compiled(module, settings.backend, settings.options))
+            comparison.compare(compiled(module, settings.backend, settings.options, settings.dynamic))
             if row["status"] == "wrong" and row["share"] > 1:
                 _compare_captured(comparison, settings)
         except torch._dynamo.exc.TorchDynamoException as error:
@@ -87,11 +94,11 @@ def _job(job: Job, entry: Entry, settings: Settings, row: Row) -> None:
             row["times"]["processor"] = time.process_time()
 
 
-def _built(entry: Entry, job: Job, device: str, dtype: torch.dtype) -> tuple[nn.Module, Inputs]:
+def _built(entry: Entry, batch: int, job: Job, device: str, dtype: torch.dtype) -> tuple[nn.Module, Inputs]:
     torch.manual_seed(0)
     try:
         with torch.device(device):
-            module, inputs = entry.build(job.batch)
+            module, inputs = entry.build(batch)
         module = module.to(device)
         randomize(module)
         module = module.to(dtype)
@@ -125,7 +132,7 @@ def _compare_captured(comparison: Comparison, settings: Settings) -> None:
     again = replace(comparison, row=row, through=captured)
     again.reference()
     torch._dynamo.reset()
-    again.compare(compiled(again.module, settings.backend, settings.options))
+    again.compare(compiled(again.module, settings.backend, settings.options, settings.dynamic))
     if row["status"] == "right":
         comparison.row.update(row | {"reference": f"{row['reference']}, as Dynamo captures it"})
 

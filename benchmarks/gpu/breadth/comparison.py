@@ -32,7 +32,7 @@ class NotRun(Exception):
 
 @dataclass
 class Comparison:
-    """`sets`: arguments in `dtype`; of a training step one. `row` is filled as the comparison goes on.
+    """`sets`: arguments in `dtype`, one or two. `row` is filled as the comparison goes on.
 
     through: what is called in place of a module, for eager's results and the wider ones.
     """
@@ -77,11 +77,11 @@ class Comparison:
             raise NotRun(f"eager draws numbers: its results differ by {distance:.1e} from call to call")
 
     def compare(self, call: Callable[..., Any]) -> None:
-        """Calls on the first arguments, the first, the second and the first again; a training step twice."""
+        """Calls on the first arguments, the first, the second if there are two, and the first again."""
         row, worst, unsteady = self.row, Finding(), ""
         before, first = snapshot(self.module, self.sets), None
         row |= {"repeats": True, "difference": 0.0, "recompiles": 0, "perturbed": False}
-        for number, index in enumerate((0, 0) if self.is_step else (0, 0, 1, 0)):
+        for number, index in enumerate((0, 0) if len(self.sets) == 1 else (0, 0, 1, 0)):
             graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
             with self._timed("first call" if number == 0 else "later calls"):
                 found = self._called(call, self.module, self.sets[index])
@@ -133,13 +133,17 @@ class Comparison:
         return [self._called(call, module, to(arguments, self.device, dtype)) for arguments in self.sets]
 
     def _called(self, call: Callable[..., Any], module: nn.Module, arguments: Arguments) -> Values:
-        """One call, after which the buffers of `module` are as before: those it changed are among the results."""
+        """One call, after which the buffers of `module` are as before: those it changed are among the results. One that
+        it makes, or makes longer, is a cache.
+        """
         if not self.is_step:
             return run(call, arguments)
         kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
         found = step(call, module, arguments, self.input_gradients)
         with torch.no_grad():
             for name, buffer in module.named_buffers():
+                if name not in kept or kept[name].shape != buffer.shape:
+                    continue
                 if not torch.equal(buffer, kept[name]):
                     found[f"buffer.{name}"] = buffer.clone()
                     buffer.copy_(kept[name])

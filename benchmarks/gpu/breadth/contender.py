@@ -70,16 +70,17 @@ def perturbed(arguments: Arguments, epsilon: float, seed: int) -> Arguments:
     return arguments
 
 
-def compiled(module: nn.Module, backend: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """`torch.compile` with Kiln, with a backend by its name, or with `module:function`."""
+def compiled(module: nn.Module, backend: str, options: Mapping[str, Any], dynamic: bool = False) -> Callable[..., Any]:
+    """`torch.compile` with Kiln, with a backend by its name, or with `module:function`. dynamic: sizes are unknown."""
+    sizes = True if dynamic else None
     if backend == "kiln":
         import kiln
 
-        return torch.compile(module, backend=kiln.backend, options={"fallback": True, **options})
+        return torch.compile(module, backend=kiln.backend, dynamic=sizes, options={"fallback": True, **options})
     if ":" in backend:
         path, _, name = backend.partition(":")
-        return torch.compile(module, backend=getattr(importlib.import_module(path), name))
-    return torch.compile(module, backend=backend)
+        return torch.compile(module, backend=getattr(importlib.import_module(path), name), dynamic=sizes)
+    return torch.compile(module, backend=backend, dynamic=sizes)
 
 
 def run(call: Callable[..., Any], arguments: Arguments) -> Values:

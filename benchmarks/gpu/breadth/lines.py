@@ -15,11 +15,11 @@ from benchmarks.gpu.breadth.row import Row
 
 __all__ = ["about_run", "read", "write"]
 
-_PACKAGES = ("torch", "triton", "transformers", "timm", "torchvision")
+_PACKAGES = ("torch", "triton", "transformers", "timm", "torchvision", "x-transformers")
 
 
-def about_run(device: str, commit: str) -> dict[str, Any]:
-    """Date, commit, machine and versions. commit: "" asks git."""
+def about_run(device: str, commit: str, dynamic: bool = False) -> dict[str, Any]:
+    """Date, commit, machine, versions, and which sizes the compiler knew. commit: "" asks git."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -27,7 +27,8 @@ def about_run(device: str, commit: str) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "-"
     date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return {"date": date, "commit": commit or _commit(), "machine": _machine(device), "versions": versions}
+    about = {"date": date, "commit": commit or _commit(), "machine": _machine(device), "versions": versions}
+    return about | {"sizes": "unknown" if dynamic else "known"}
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Row]]:

@@ -40,11 +40,11 @@ Run = dict[str, Any]
 
 def table(runs: list[Run]) -> str:
     """The runs as Markdown, the newest first."""
-    heads = ["date", "commit", "machine", "torch, Triton, transformers", *_COUNTS.values()]
+    heads = ["date", "commit", "machine", "torch, Triton, transformers", "sizes", *_COUNTS.values()]
     lines = [heads, ["---"] * len(heads)]
     for run in reversed(runs):
         versions = ", ".join(run["versions"][name] for name in ("torch", "triton", "transformers"))
-        lines.append([run["date"], f"`{run['commit']}`", run["machine"], versions])
+        lines.append([run["date"], f"`{run['commit']}`", run["machine"], versions, run.get("sizes", "known")])
         lines[-1] += [str(run["counts"][name]) for name in _COUNTS]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -59,11 +59,11 @@ def page_with(page: str, runs: list[Run]) -> str:
 
 
 def add(runs: list[Run], path: Path) -> list[Run]:
-    """`runs` and the one of the file `path`, which takes the place of one of the same commit, machine and date."""
+    """`runs` and the one of the file `path`, in place of one of the same commit, machine, date and sizes."""
     about, rows = read(path)
     run = about | {"counts": counts(rows)}
-    key = ("date", "commit", "machine", "versions")
-    return [old for old in runs if any(old[name] != run[name] for name in key)] + [run]
+    key = ("date", "commit", "machine", "versions", "sizes")
+    return [old for old in runs if any(old.get(name, "known") != run.get(name, "known") for name in key)] + [run]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,7 +10,18 @@ from benchmarks.gpu.breadth.entry import Entry
 
 __all__ = ["entries_of"]
 
-_MODULES = ("decoders", "encoders", "pairs", "audio", "vision", "multimodal", "packages", "blocks", "networks")
+_MODULES = (
+    "decoders",
+    "encoders",
+    "pairs",
+    "audio",
+    "vision",
+    "multimodal",
+    "packages",
+    "written_out",
+    "blocks",
+    "networks",
+)
 
 
 @functools.cache
