@@ -187,7 +187,8 @@ def _mended(asm: dict[str, Any], target: Any, options: dict[str, Any]) -> dict[s
     if llir != asm["llir"]:
         llvm: Any = importlib.import_module("triton._C.libtriton").llvm
         llvm.init_targets()  # Triton has not, where it found the kernel in its cache
-        ptx = _stages(target, options)["ptx"](llir, {})
+        with newest_assembler():  # which says what version of PTX is written
+            ptx = _stages(target, options)["ptx"](llir, {})
     ptx = unpacked(ptx)
     return {"llir": llir} if ptx == asm["ptx"] else {"llir": llir, **_assembled(ptx, target, options)}
 

@@ -185,6 +185,8 @@ def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "2 jobs, 0 done before" in capsys.readouterr().out
     assert main(arguments) == 1
     assert "0 jobs, 2 done before" in capsys.readouterr().out
+    assert main([*arguments, "--dynamic"]) == 1
+    assert "sizes that are known" in capsys.readouterr().err
     assert main([*arguments, "--again", "crashed"]) == 1
     text = capsys.readouterr().out
     assert "1 jobs, 1 done before" in text and "exit 3" in text

@@ -45,7 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("no GPU: torch.cuda.is_available() is False", file=sys.stderr)
         return 1
     out = Path(options.out)
-    rows = read(out)[1] if out.exists() else []
+    about = about_run(options.device, options.commit, options.dynamic)
+    before, rows = read(out) if out.exists() else (about, [])
+    if before.get("sizes", "known") != about["sizes"]:
+        print(f"{out} is a run with sizes that are {before.get('sizes', 'known')}: give another --out", file=sys.stderr)
+        return 1
     rows = [row for row in rows if row["status"] not in options.again.split(",")]
     done = {row["job"] for row in rows}
     jobs = [job for job in jobs if job.key not in done]
@@ -59,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{len(chosen)} architectures, {len(jobs)} jobs, {len(done)} done before, {options.jobs} at once", flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", encoding="utf-8") as file:
-        write(file, [{"run": about_run(options.device, options.commit, options.dynamic)}, *rows])
+        write(file, [{"run": about}, *rows])
 
         def show(row: Row) -> None:
             row["family"] = entries[row["entry"]].family

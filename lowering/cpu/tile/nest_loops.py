@@ -30,6 +30,7 @@ _TAKEN = paths.group(
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
     *("narrow blocks at the end", "cut at concatenations", "turns written out"),
     *("lanes cut at concatenations", "transposed rows", "functions of rows"),
+    *("cut at unknown borders", "lanes cut at unknown borders"),
 )
 
 
@@ -79,6 +80,7 @@ class NestEmitter:
             ("lanes among threads", self.nest.split_lane),
             ("functions of rows", self.nest.functions),
             ("cut at concatenations", bool(self.nest.cuts)),
+            ("cut at unknown borders", not all(map(is_known, self.nest.cuts))),
             ("turns written out", self.nest.turns is not None),
         ):
             if is_so:
@@ -271,7 +273,7 @@ class NestEmitter:
         borders = known_borders(cut, width)
         is_unknown = cut is not None and not is_known(cut) and self.stage is None and not self.nest.split_lane
         if borders or is_unknown:
-            _TAKEN("lanes cut at concatenations")
+            _TAKEN("lanes cut at unknown borders" if is_unknown else "lanes cut at concatenations")
         if cut is not None and is_unknown:
             emit_pieces(e, cut, lambda first, n: _piece_of_lanes(b, first, n, width, partial(block, aligned=False)))
             return

@@ -104,7 +104,7 @@ def test_lanes_are_cut() -> None:
     _check(lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), [[x]], (2, 3))
     taken = paths.taken()
     assert taken.get("cpu loops: cut at concatenations")
-    assert taken.get("cpu loops: lanes cut at concatenations")
+    assert taken.get("cpu loops: lanes cut at unknown borders")
 
 
 FUSION = """
