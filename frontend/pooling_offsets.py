@@ -150,6 +150,8 @@ class _Window:
         """
         shifts = [self._shifted(image, at) for image in [self._padded()] for at in product(*map(range, self.kernel))]
         maxima, offsets = shifts[0], self._first_offsets(shifts[0])
+        if len(shifts) == 1:  # a pooling's result is no view of its image
+            maxima = self._op(aten.clone.default, maxima)
         for offset, shifted in enumerate(shifts[1:], 1):
             is_larger = self._op(aten.gt.Tensor, shifted, maxima)
             is_new = self._op(aten.logical_or.default, is_larger, self._op(aten.ne.Tensor, shifted, shifted))

@@ -146,5 +146,16 @@ def test_no_call_of_a_pooling_on_a_gpu(saved: list[Node], memory_format: torch.m
     assert torch.int8 in types(saved)
 
 
+@pytest.mark.parametrize("window", [1, 2])
+def test_a_pooling_is_no_view_of_its_image(window: int) -> None:
+    """Also where each window has one element, hence the same value."""
+    x = torch.randn(2, 4, 8, 8, requires_grad=True)
+    y = torch.compile(lambda x: F.max_pool2d(x, window, 1), backend="kiln", options={"target": "tt-cpu"})(x)
+    assert y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    with torch.no_grad():
+        y.zero_()
+    assert x.ne(0).all()
+
+
 def marks(group: str, path: str) -> int:
     return paths.taken().get(f"{group}: {path}", 0)
