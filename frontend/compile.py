@@ -18,7 +18,7 @@ from kiln.frontend.freezing.integer_products import NOTES, use_integer_products
 from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.frontend.import_.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.import_.random_state import complete_random_values
-from kiln.frontend.import_.signs import guard_signs
+from kiln.frontend.import_.signs import NEGATIVE, guard_signs
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Freezing
 from kiln.frontend.report.announce import announce
@@ -59,7 +59,7 @@ def compile_graph(
         complete_random_values(gm)
         if kind == "inference":
             use_integer_products(gm)
-        guard_signs(gm)
+        gm.meta[NEGATIVE] = guard_signs(gm)
         gm.meta[LIMITS] = guard_sizes(gm) if needs_guards(gm, options.target) else []
         run = _compile_native(gm, options, report)
         report.notes += gm.meta.get(NOTES, [])

@@ -31,6 +31,7 @@ from kiln.frontend.distances import DISTANCE
 from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.hints import size_hints
 from kiln.frontend.import_.limits import LIMITS
+from kiln.frontend.import_.signs import NEGATIVE
 from kiln.frontend.options import Options, matmul_precision
 from kiln.frontend.recomputed import ROUNDED
 from kiln.lowering.target import is_built_in
@@ -94,7 +95,8 @@ def _options_text(options: Options) -> str:
 def graph_text(gm: GraphModule) -> str:
     """The graph as text that is equal for graphs with equal code."""
     writer = _Writer(gm)
-    settings = f"limits {gm.meta.get(LIMITS, [])}", f"hints {size_hints(gm)}"
+    meta = gm.meta
+    settings = f"limits {meta.get(LIMITS, [])}", f"negative {meta.get(NEGATIVE, [])}", f"hints {size_hints(gm)}"
     return "\n".join([*(writer.node(node) for node in gm.graph.nodes), *settings])
 
 

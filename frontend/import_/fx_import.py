@@ -55,7 +55,7 @@ from kiln.frontend.import_.node_importer import KilnNodeImporter
 from kiln.frontend.import_.op_forms import new_symbols
 from kiln.frontend.import_.placement import Placement
 from kiln.frontend.import_.random_state import is_saving_state
-from kiln.frontend.import_.signs import negative_symbol
+from kiln.frontend.import_.signs import NEGATIVE, guard_signs
 from kiln.frontend.import_.symbols import NotAffine, SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
@@ -147,6 +147,7 @@ class _Import:
 
     def _collect(self) -> None:
         """Check every value, register every symbol, find the copies into inputs."""
+        self.space.negative = frozenset(self.gm.meta[NEGATIVE] if NEGATIVE in self.gm.meta else guard_signs(self.gm))
         self.space.given = frozenset(name for node in self.placeholders for name in new_symbols((node_value(node),)))
         position = {node: i for i, node in enumerate(self.placeholders)}
         for node in self.nodes:
@@ -167,8 +168,6 @@ class _Import:
                     for part in expr.free_symbols if is_only_compared(node) else (expr,):
                         self.space.collect(part)
         self.space.freeze()
-        if (name := negative_symbol(self.nodes)) is not None:
-            raise ImportUnsupported(f"an integer argument ({name}) that the graph computes with is negative")
         derived_unbacked = [
             text
             for text, expr in self.space.derived.items()

@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule
 
 from kiln.frontend.import_.fx_values import is_unbacked, tensor_leaves
+from kiln.frontend.import_.signs import is_negative
 
 __all__ = ["LIMIT", "LIMITS", "guard_sizes", "needs_guards"]
 
@@ -48,7 +49,13 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
                 found.setdefault(sympy.expand(size.node.expr), size)
     if not found or any(cast(Any, size.node).shape_env.frozen for size in found.values()):
         return []
-    kept = [e for e in found if not any(f is not e and _covers(f, e) for f in found)]
+    opposites = {
+        symbol: -symbol
+        for expr, size in found.items()
+        for symbol in cast(Any, expr.free_symbols)
+        if is_negative(symbol, cast(Any, size.node).shape_env)
+    }
+    kept = [e for e in found if not any(f is not e and _covers((f - e).subs(opposites)) for f in found)]
     if len(kept) > _MOST:
         return []
     held: list[Any] = []
@@ -80,7 +87,6 @@ def _is_polynomial(expr: sympy.Expr) -> bool:
     return bool(symbols) and not any(map(is_unbacked, symbols)) and bool(expr.is_polynomial(*symbols))
 
 
-def _covers(large: sympy.Expr, small: sympy.Expr) -> bool:
-    """Whether one is at least as large as the other for all sizes, which are not negative."""
-    rest = sympy.expand(large - small)
-    return all(c >= 0 for c in rest.as_coefficients_dict().values())
+def _covers(rest: sympy.Expr) -> bool:
+    """Whether a difference of sizes is at least 0 for all values of its symbols, which are not negative."""
+    return all(c >= 0 for c in sympy.expand(rest).as_coefficients_dict().values())

@@ -3,42 +3,65 @@
 
 """Signs of a graph's integers: symbols of affine expressions are sizes, hence never negative.
 
-An integer argument (`x[:, k:]`) may be negative. Its sign is a guard of Dynamo's, so that each graph has one; a graph
-with a negative one is left to ATen.
+An integer argument (`x[:, k:]`) may be negative, and so may be what no affine expression holds (`min(k - 5, 3)`). Signs
+are guards of Dynamo's, so that each graph has one; expressions hold the opposite of what is negative.
 """
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
+import sympy
 import torch
 from torch.fx import GraphModule, Node
 
-from kiln.frontend.import_.fx_values import is_unbacked, node_value, value_leaves
+from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
+from kiln.frontend.import_.symbols import NotAffine, SymbolSpace
 
-__all__ = ["guard_signs", "negative_symbol"]
+__all__ = ["NEGATIVE", "guard_signs", "is_negative"]
+
+NEGATIVE = "kiln.negative"
+"""Key in a graph's `meta`: the symbols of its expressions, base or derived, that are negative in every call."""
 
 
-def guard_signs(gm: GraphModule) -> None:
-    """Guard the sign of each integer argument, where PyTorch takes guards still."""
-    for node in gm.graph.find_nodes(op="placeholder"):
+def guard_signs(gm: GraphModule) -> list[sympy.Expr]:
+    """The symbols, base and derived, of the expressions of `gm` that are negative. Each sign is known or gets a guard.
+
+    Raises:
+        ImportUnsupported: a sign is not known, and PyTorch takes no more guards.
+    """
+    for node in gm.graph.find_nodes(op="placeholder"):  # those that only the backward graph reads as well
         value = node_value(node)
         own = cast(Any, value.node) if isinstance(value, torch.SymInt) else None
         if own is not None and own.has_hint() and not own.shape_env.frozen:
             bool(value >= 0)
+    space, seen = SymbolSpace(), set[Any]()
+    env: Any = None
+    for node in gm.graph.nodes:
+        for own in _symbolic(node) if node.users or node.op != "placeholder" else ():
+            if own.expr not in seen:
+                env = own.shape_env
+                seen.add(own.expr)
+                with contextlib.suppress(NotAffine):  # the import tells of it
+                    space.collect(own.expr)
+    found = (*space.symbols, *space.derived.values())
+    return [expr for expr in found if not any(map(is_unbacked, expr.free_symbols)) and is_negative(expr, env)]
 
 
-def negative_symbol(nodes: Iterable[Node]) -> str | None:
-    """The name of a symbol of the nodes' values that is not known to be at least 0, if there is one."""
-    seen: set[Any] = set()
-    for node in nodes:
-        if node.op == "placeholder" and not node.users:
-            continue
-        for own in _symbolic(node):
-            for symbol in own.expr.free_symbols - seen:
-                seen.add(symbol)
-                if not is_unbacked(symbol) and own.shape_env.bound_sympy(symbol).lower < 0:
-                    return symbol.name
-    return None
+def is_negative(expr: sympy.Expr, env: Any) -> bool:
+    """Whether an expression over the symbols of a `ShapeEnv` is negative; a guard if that is not known.
+
+    Raises:
+        ImportUnsupported: it is not known, and `env` takes no more guards.
+    """
+    bounds = env.bound_sympy(expr)
+    if bounds.lower >= 0 or bounds.upper < 0:
+        return bool(bounds.upper < 0)
+    is_not = sympy.Ge(expr, 0)
+    known = env._maybe_evaluate_static(is_not)
+    if known is None and env.frozen:
+        raise ImportUnsupported(f"the sign of the size {expr} is not known")
+    return not (env.evaluate_expr(is_not) if known is None else known)
 
 
 def _symbolic(node: Node) -> Iterator[Any]:

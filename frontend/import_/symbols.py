@@ -5,7 +5,8 @@
 
 A *symbol* is an integer known when the graph is called: a size variable of PyTorch's ``ShapeEnv`` (``s27``), an
 unbacked one (``u0``, known once the op that makes it has run), or a *derived* one: an expression that no semi-affine
-map can hold (``Max(1, s27)``), which the caller computes from the others and passes in.
+map can hold (``Max(1, s27)``), which the caller computes from the others and passes in. In expressions no symbol is
+negative: for one that is there is the derived symbol of its opposite (``-s27``).
 """
 
 from collections.abc import Sequence
@@ -59,11 +60,18 @@ class SymbolSpace:
         self.names: list[str] = []
         self.given: frozenset[str] = frozenset()
         """Unbacked symbols that inputs show: a backward graph is given what the forward graph has found."""
+        self.negative: frozenset[sympy.Expr] = frozenset()
+        """Base symbols and derived expressions that are negative."""
 
     @property
     def base(self) -> list[str]:
         """Names of the size variables of PyTorch, in natural order (`s2` before `s10`)."""
         return sorted(self._base, key=_natural)
+
+    @property
+    def symbols(self) -> list[sympy.Expr]:
+        """The size variables of PyTorch, in the order of `base`."""
+        return [self._base[name] for name in self.base]
 
     @property
     def derived(self) -> dict[str, sympy.Expr]:
@@ -81,6 +89,8 @@ class SymbolSpace:
             return
         for symbol in expr.free_symbols:
             (self._unbacked if self.is_found(symbol) else self._base)[symbol.name] = symbol
+            if symbol in self.negative:
+                self._derive(symbol)
         self._reduce(expr)
 
     def is_found(self, symbol: sympy.Symbol) -> bool:
@@ -92,11 +102,11 @@ class SymbolSpace:
         self.names = [*self.base, *self.derived, *self.unbacked]
         self._position = {name: i for i, name in enumerate(self.names)}
 
-    def _derive(self, expr: sympy.Expr) -> sympy.Expr:
+    def _derive(self, expr: sympy.Expr) -> None:
         if expr.is_integer is False:
             raise NotAffine(expr)
+        expr = -expr if expr in self.negative else expr
         self._derived[str(expr)] = expr
-        return expr
 
     def _reduce(self, expr: sympy.Expr) -> None:
         """Walk ``expr`` and register its maximal sub-expressions that are not semi-affine."""
@@ -111,9 +121,11 @@ class SymbolSpace:
 
     def affine(self, expr: sympy.Expr) -> ir.AffineExpr:
         """``expr`` as an affine expression over ``s0 .. sn-1``; needs :meth:`freeze` and an active context."""
-        position = self._position.get(str(expr))
+        is_opposite = expr in self.negative
+        position = self._position.get(str(-expr if is_opposite else expr))
         if position is not None:
-            return ir.AffineExpr.get_symbol(position)
+            symbol = ir.AffineExpr.get_symbol(position)
+            return ir.AffineExpr.get_mul(symbol, ir.AffineExpr.get_constant(-1)) if is_opposite else symbol
         if expr.is_Integer:
             return ir.AffineExpr.get_constant(int(expr))
         if isinstance(expr, sympy.Add):
