@@ -120,19 +120,20 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
     torch.set_num_threads(setting.threads)
     model, given = program.function(), inputs
     if options is not None and options.get("freezing"):
-        model, given, grown = Holder(model, inputs[1:]), inputs[:1], None  # constants do not grow
+        model, given, grown = Holder(model, inputs[1:]), inputs[:1], None  # constants do not grow, numbers are some
     is_serial = options is not None and setting.device == "cpu" and not setting.for_gpu and setting.threads == 1
     with warnings.catch_warnings(), _serial_threads() if is_serial else nullcontext() as threads:
         warnings.simplefilter("ignore")
         compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic, options=options)
-        judge_call(program, compiled, given, inputs, setting)
+        call = compiled if isinstance(model, Holder) else program.with_numbers(compiled)
+        judge_call(program, call, given, inputs, setting)
         if threads is not None:
-            check_shares(program, compiled, setting, threads, marks)
+            check_shares(program, call, setting, threads, marks)
         if grown is not None:
-            inputs = made(grown, setting, marks)
-            judge_call(grown, compiled, inputs, inputs, setting)
+            inputs, call = made(grown, setting, marks), grown.with_numbers(compiled)
+            judge_call(grown, call, inputs, inputs, setting)
             if threads is not None:
-                check_shares(grown, compiled, setting, threads, marks)
+                check_shares(grown, call, setting, threads, marks)
 
 
 def growth(program: Program, setting: Setting) -> tuple[Marks, Program | None]:
@@ -243,13 +244,17 @@ def _same_bits(name: str, found: Sequence[torch.Tensor | None], other: Sequence[
 
 
 def larger(program: Program, for_gpu: bool = False, size: int | None = None) -> Program | None:
-    """The same program at other sizes: `size`, or each above 1, is larger, if eager takes that (and breaks no GPU)."""
+    """The same program at other sizes: `size`, or each above 1, is larger, if eager takes that (and breaks no GPU).
+
+    With all sizes, integer arguments are farther from 0.
+    """
     sizes = {n for x in program.inputs for n in x.shape if n > 1} if size is None else {size}
     indices = [x for x in program.inputs if not x.dtype.is_floating_point]
     if indices and (size is None or size in {x.high for x in indices}):
         return None  # indices may be out of bounds or in other relations to the sizes
     inputs = [replace(x, shape=tuple(n + GROWTH if n in sizes else n for n in x.shape)) for x in program.inputs]
-    grown = Program(inputs, program.lines, program.results)
+    numbers = program.numbers if size else tuple(n + GROWTH if n > 0 else n - GROWTH for n in program.numbers)
+    grown = Program(inputs, program.lines, program.results, numbers=numbers)
     try:
         with LikeOnGpu() if for_gpu else nullcontext():
             grown.trace(grown.make())

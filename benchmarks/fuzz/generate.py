@@ -17,6 +17,7 @@ from benchmarks.fuzz.families import (
     indices,
     lengths,
     movement,
+    numbers,
     rows,
     small_networks,
     special,
@@ -227,7 +228,12 @@ THEMES = {
     "attention": Theme(_ROWS, _none, 2, 3e8, 3 << 20, (attention.attend,)),
     "vectors": Theme(_VECTORS, _of_vectors, 5, 1e8, 1 << 21),
     "special": Theme(
-        (*special.FAMILIES, *training.FAMILIES, *lengths.FAMILIES), _none, 1, 7e8, 6 << 20, is_scaled=False
+        (*special.FAMILIES, *training.FAMILIES, *lengths.FAMILIES, *numbers.FAMILIES),
+        _none,
+        1,
+        7e8,
+        6 << 20,
+        is_scaled=False,
     ),
     "small": Theme(_SMALL, _few, 10, 1e8, 1 << 14, is_scaled=False),
 }

@@ -68,6 +68,7 @@ class Grower:
         self.random, self.budget, self.for_gpu = random, budget, for_gpu
         self.is_for_training = self.is_for_inference = self.is_dynamic = False
         self.values: list[Value] = []
+        self.numbers: list[int] = []
         self._inputs: list[Input] = []
         self._texts: dict[str, str] = {}  # of lines, by the name of the value
         self._kept: list[Value] = []
@@ -101,6 +102,11 @@ class Grower:
         leaf = Input(tuple(shape), dtype, len(self._inputs) + 100, **more)
         return self._new(leaf, leaf.make(), True)
 
+    def argument(self, number: int) -> str:
+        """The name of a further integer argument."""
+        self.numbers.append(number)
+        return f"n{len(self.numbers) - 1}"
+
     def weight(self, shape: Sequence[int], dtype: torch.dtype, terms: int = 1, **more: Any) -> Value:
         """A leaf with which sums of so many terms stay near 1; an odd layout now and then."""
         layouts = ("plain",) * 8 + ("transposed", "shifted")
@@ -133,7 +139,8 @@ class Grower:
 
     def add(self, text: str, exact: bool = False) -> Value | None:
         """A line, unless eager rejects it or its result is too large."""
-        space = {**NAMESPACE, **{v.name: v.tensor for v in self.values}}
+        numbers = {f"n{i}": number for i, number in enumerate(self.numbers)}
+        space = {**NAMESPACE, **numbers, **{v.name: v.tensor for v in self.values}}
         try:
             with LikeOnGpu() if self.for_gpu else nullcontext():
                 result = eval(text, space)  # noqa: S307 - our own text
@@ -175,7 +182,13 @@ class Grower:
         returned = [v.name for v in self.made if v.name not in used] + [v.name for v in (*self._kept, *extra)]
         results = sorted({numbers[name] for name in returned})
         return Program(
-            self._inputs, lines, results, self.is_for_training, self.is_dynamic, is_for_inference=self.is_for_inference
+            self._inputs,
+            lines,
+            results,
+            self.is_for_training,
+            self.is_dynamic,
+            self.is_for_inference,
+            tuple(self.numbers),
         )
 
 

@@ -95,7 +95,8 @@ class Input:
 @dataclass
 class Program:
     """Inputs `v0`, `v1`, ...; then one value a line; the values returned. is_for_training: it tests gradients;
-    is_for_inference: it has none to test, as PyTorch's are wrong; is_dynamic: it tests sizes known at run time only."""
+    is_for_inference: it has none to test, as PyTorch's are wrong; is_dynamic: it tests sizes known at run time only.
+    numbers: of the integer arguments `n0`, `n1`, ..., which follow the inputs."""
 
     inputs: list[Input]
     lines: list[str] = field(default_factory=list)
@@ -103,6 +104,7 @@ class Program:
     is_for_training: bool = False
     is_dynamic: bool = False
     is_for_inference: bool = False
+    numbers: tuple[int, ...] = ()
 
     @property
     def has_writes(self) -> bool:
@@ -110,9 +112,10 @@ class Program:
         return any(IN_PLACE.search(line) for line in self.lines)
 
     def source(self) -> str:
-        """Python text of the function `f`."""
+        """Python text of the function `f`, whose integer arguments have the program's numbers where none are given."""
         count = len(self.inputs)
-        head = f"def f({', '.join(f'v{i}' for i in range(count))}):"
+        numbers = [f"n{i}={n}" for i, n in enumerate(self.numbers)]
+        head = f"def f({', '.join([*(f'v{i}' for i in range(count)), *numbers])}):"
         body = [f"    v{count + i} = {line}" for i, line in enumerate(self.lines)]
         returned = ", ".join(f"v{i}" for i in self.results)
         return "\n".join([head, *body, f"    return ({returned},)"])
@@ -123,6 +126,10 @@ class Program:
         exec(self.source(), space)  # noqa: S102 - our own text
         return space["f"]
 
+    def with_numbers(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, of the inputs and the integer arguments, with those of the program."""
+        return (lambda *inputs: function(*inputs, *self.numbers)) if self.numbers else function
+
     def make(self, device: str = "cpu") -> list[torch.Tensor]:
         """The inputs' tensors."""
         return [x.make(device) for x in self.inputs]
@@ -131,7 +138,8 @@ class Program:
         """All values in order, in eager; evaluate(line, values before it) gives one."""
         values = list(inputs)
         for line in self.lines:
-            values.append((evaluate or value_of)(line, values))
+            text = re.sub(r"\bn(\d+)\b", lambda m: f"({self.numbers[int(m[1])]})", line)
+            values.append((evaluate or value_of)(text, values))
         return values
 
     def wide(self, inputs: Sequence[torch.Tensor], evaluate: "Evaluate | None" = None) -> list[torch.Tensor]:
@@ -140,7 +148,7 @@ class Program:
         lines = [re.sub(r"\.(float|half|bfloat16)\(\)", ".double()", line) for line in lines]
         torch.set_default_dtype(torch.float64)
         try:
-            return Program(self.inputs, lines).trace(inputs, evaluate)
+            return Program(self.inputs, lines, numbers=self.numbers).trace(inputs, evaluate)
         finally:
             torch.set_default_dtype(torch.float32)
 

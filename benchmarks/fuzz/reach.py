@@ -63,10 +63,10 @@ def reached(program: Program, setting: Setting, target: str = "cuda", kernels: b
         run = torch.compile(program.function(), backend="kiln", fullgraph=True, dynamic=dynamic, options=options)
         if setting.training and has_gradients(program):
             inputs = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
-            derive(program, inputs, run(*inputs))
+            derive(program, inputs, run(*inputs, *program.numbers))
         else:
             with torch.no_grad():
-                run(*inputs)
+                run(*inputs, *program.numbers)
     return paths.taken()
 
 

@@ -28,7 +28,7 @@ PROGRAM = Program(
     [
 {lines}
     ],
-    {results},
+    {results},{numbers}
 )
 
 
@@ -50,6 +50,7 @@ def write_test(case: Case, outcome: Outcome, target: str, folder: Path) -> Path:
         inputs="\n".join(f"        {_input(x)}," for x in case.program.inputs),
         lines="\n".join(f"        {line!r}," for line in case.program.lines),
         results=case.program.results,
+        numbers=f"\n    numbers={case.program.numbers}," if case.program.numbers else "",
         mark=_GPU if needs_gpu else "",
         setting=repr(case.setting),
     )

@@ -85,6 +85,7 @@ def needed(program: Program) -> Program:
         [x for i, x in enumerate(program.inputs) if i in kept],
         [renumbered(line, numbers) for at, line in enumerate(program.lines) if count + at in kept],
         [numbers[i] for i in program.results],
+        numbers=program.numbers,
     )
 
 
@@ -94,12 +95,15 @@ def _as_input(program: Program, number: int, leaf: Input) -> Program:
     numbers = {old: new for new, old in enumerate(order)}
     lines = [line for at, line in enumerate(program.lines) if count + at != number]
     results = sorted(numbers[i] for i in program.results)
-    return Program([*program.inputs, leaf], [renumbered(line, numbers) for line in lines], results)
+    return Program(
+        [*program.inputs, leaf], [renumbered(line, numbers) for line in lines], results, numbers=program.numbers
+    )
 
 
 def _instead(program: Program, number: int, other: int) -> Program:
     lines = [renumbered(line, {number: other}) for line in program.lines]
-    return Program(program.inputs, lines, sorted({other if i == number else i for i in program.results}))
+    results = sorted({other if i == number else i for i in program.results})
+    return Program(program.inputs, lines, results, numbers=program.numbers)
 
 
 def _simpler_inputs(program: Program) -> Iterator[Program]:

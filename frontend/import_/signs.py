@@ -17,8 +17,11 @@ from torch.fx import GraphModule, Node
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
 from kiln.frontend.import_.symbols import NotAffine, SymbolSpace
+from kiln.lowering import paths
 
 __all__ = ["NEGATIVE", "guard_signs", "is_negative"]
+
+_TAKEN = paths.group("any signs", "negative symbol", "negative expression")
 
 NEGATIVE = "kiln.negative"
 """Key in a graph's `meta`: the symbols of its expressions, base or derived, that are negative in every call."""
@@ -45,7 +48,10 @@ def guard_signs(gm: GraphModule) -> list[sympy.Expr]:
                 with contextlib.suppress(NotAffine):  # the import tells of it
                     space.collect(own.expr)
     found = (*space.symbols, *space.derived.values())
-    return [expr for expr in found if not any(map(is_unbacked, expr.free_symbols)) and is_negative(expr, env)]
+    negative = [e for e in found if not any(map(is_unbacked, e.free_symbols)) and is_negative(e, env)]
+    for expr in negative:
+        _TAKEN("negative symbol" if expr.is_Symbol else "negative expression")
+    return negative
 
 
 def is_negative(expr: sympy.Expr, env: Any) -> bool:

@@ -20,7 +20,7 @@ import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.__main__ import record
 from benchmarks.fuzz.campaign import Tally
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.families import images, rows, special, training
+from benchmarks.fuzz.families import images, numbers, rows, special, training
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
@@ -171,6 +171,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     ),
     "maxima": (training.block, "tt-cpu", ("gpu pooling-offsets: found with the maxima",)),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
+    "arguments": (numbers.arguments, "cpu", ("any signs: negative symbol", "any signs: negative expression")),
     "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
     "scatters": (
         special.onto_zeros,
