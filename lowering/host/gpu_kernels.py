@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _WARP = 32
-_WARPS = 4
+_WARPS, _MOST_WARPS = 4, 16
 _NOTHING = """"builtin.module"() ({
   "tt.func"() ({ "tt.return"() : () -> () }) {sym_name = "nothing", sym_visibility = "public", function_type = () -> (),
     arg_attrs = [], noinline = false} : () -> ()
@@ -240,9 +240,10 @@ def meanwhile(plan: Plan) -> None:
 
 def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
     """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have, and
-    with more warps where Triton fails with few: its passes do not take every kernel with one warp.
+    with more warps where Triton fails with few: its passes do not take every kernel with one warp, and those of Triton
+    3.6 move layout conversions above what they read, which are none where each thread has one element.
 
-    Raises UnsupportedError if it does not fit even without a pipeline, CompileError if Triton fails with four warps.
+    Raises UnsupportedError if it does not fit even without a pipeline, CompileError if Triton fails with 16 warps.
     """
     room = machine(arch).shared_bytes
     while True:
@@ -250,7 +251,7 @@ def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
             made = compile_ttir(text, arch, options)
         except CompileError:
             warps = options.get("num_warps", _WARPS)
-            if warps >= _WARPS:
+            if warps >= _MOST_WARPS:
                 raise
             options = {**options, "num_warps": 2 * warps}
             continue
