@@ -50,6 +50,8 @@ _REPEATED = re.compile(r"^(embedding|index_select|gather|take(_along_dim)?|repea
 """Calls that give an element several times: its gradient is a sum, however exact they are."""
 _SHARED = re.compile(r"^(amin|amax)$")
 """Calls whose gradient equal elements share: a quotient."""
+_SELECTIONS = re.compile(r"amax|amin|max|min|maximum|minimum|sort|topk|median|cummax|cummin")
+"""Calls whose results are elements of their operands."""
 _CONTRACTED = re.compile(r"^_*[ir]?(add|sub|rsub)_*$")
 """Calls whose operand, a product, loses its rounding in a fused multiply-add."""
 
@@ -112,7 +114,8 @@ class Runs:
     def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
         """All values in float64 with errors drawn from a seed.
 
-        For every third seed they are numbers of eager's types, so that some are equal that are near each other.
+        For every third seed they are numbers of eager's types, so that some are equal that are near each other. A GPU
+        may take what is denormal for 0: it does so for odd seeds.
         """
         random = torch.Generator(inputs[0].device).manual_seed(seed)
         readers: dict[int, list[int]] = {}  # by a result's id: how many calls have read it
@@ -127,6 +130,11 @@ class Runs:
                 sizes = x.detach().abs()
                 found = found + drawn * (sizes.clamp(max=spacing) - size * sizes).clamp(min=0)
             return found
+
+        def flushed(found: Any) -> Any:
+            if not self._for_gpu or not seed % 2 or not isinstance(found, torch.Tensor) or found.dtype != torch.float64:
+                return found
+            return found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
 
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
             found = disturb(_as_defined(call), args, kwargs, number)
@@ -146,8 +154,9 @@ class Runs:
             inside = _TF32 if "conv" in _name(call) and random.device.type == "cuda" else _INSIDE
             if not size and _CONTRACTED.search(_name(call)):
                 size, inside = 2.0**-53, 2.0**-24
-            if not size:
+            if not size or seed and seed % 3 == 0 and _selects(call, args):
                 found = call(*args, **kwargs)
+                found = found if _is_write(call) else flushed(found)
                 if _rounds_gradients(call, args) and isinstance(found, torch.Tensor) and found.requires_grad:
                     found.register_hook(lambda gradient: changed(gradient, inside))
                 return found
@@ -169,8 +178,7 @@ class Runs:
                 found = changed(changed(found, size, spacing) + bias, size, spacing)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
                 found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
-            if self._for_gpu and seed % 2 and found.dtype == torch.float64:
-                found = found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
+            found = flushed(found)
             if seed and seed % 3 == 0 and found.dtype == torch.float64:
                 found = found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
@@ -178,8 +186,9 @@ class Runs:
                 found.register_hook(lambda gradient: changed(changed(gradient, back, least), inside))
             return found
 
+        given = [flushed(x) for x in inputs]
         with _of_reference(), _Calls(watched):
-            return self._program.wide(inputs)
+            return self._program.wide(given)
 
 
 class _Calls(TorchFunctionMode):
@@ -264,6 +273,11 @@ def _rounds_gradients(call: Callable[..., Any], args: Any) -> bool:
     """
     is_indexed = _name(call) == "__getitem__" and any(isinstance(x, torch.Tensor) for x in tree_leaves(args[1:]))
     return is_indexed or any(names.search(_name(call)) for names in (_REPEATED, _SHARED))
+
+
+def _selects(call: Callable[..., Any], args: Any) -> bool:
+    """Whether each element of the result is one of an operand's: gradients are those of equal ones together."""
+    return bool(_SELECTIONS.fullmatch(_name(call))) or "scatter_reduce" in _name(call) and "am" in str(args[4:5])
 
 
 def _name(call: Callable[..., Any]) -> str:

@@ -322,3 +322,22 @@ def test_a_number_too_large_for_its_dtype_is_infinite() -> None:
     check(found, program.make("cpu"), [torch.full_like(eager, torch.inf)])
     with pytest.raises(WrongResult, match="not finite elsewhere"):
         check(found, program.make("cpu"), [-torch.full_like(eager, torch.inf)])
+
+
+def test_ties_by_rounding_share_gradients() -> None:
+    """A result of eager's type, another one in float64, is as large as an element that is scattered onto it."""
+    scatter = "torch.scatter_reduce({}, 0, torch.arange(32), v0[:32], 'amax', include_self=False)"
+    given = [Input((64,), BF16, 0, values="equal")]
+    program = Program(given, ["v0 * 1.003", scatter.format("v1")], [2])
+    tied = Program(given, [scatter.format("torch.cat([v0[:32].detach(), 1.003 * v0[32:]])")], [1])
+    check_gradients(program, tied.function(), leaves(program))
+
+
+def test_a_gpu_takes_denormal_operands_for_zero() -> None:
+    """Also those of a graph, and twice as much, which no rounding changes."""
+    program = Program([Input((40,), BF16, 1, values="denormal")], ["v0 * 2", "v1 * 1e30", "v2 * 1e9"], [3])
+    found = reference(program, "cpu", for_gpu=True)
+    zeros = torch.zeros(40, dtype=BF16)
+    check(found, program.make("cpu"), [zeros])
+    with pytest.raises(WrongResult):
+        check(reference(program, "cpu"), program.make("cpu"), [zeros])
