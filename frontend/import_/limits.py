@@ -52,7 +52,7 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
     opposites = {
         symbol: -symbol
         for expr, size in found.items()
-        for symbol in cast(Any, expr.free_symbols)
+        for symbol in expr.free_symbols
         if is_negative(symbol, cast(Any, size.node).shape_env)
     }
     kept = [e for e in found if not any(f is not e and _covers((f - e).subs(opposites)) for f in found)]
