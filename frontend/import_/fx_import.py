@@ -55,8 +55,9 @@ from kiln.frontend.import_.node_importer import KilnNodeImporter
 from kiln.frontend.import_.op_forms import new_symbols
 from kiln.frontend.import_.placement import Placement
 from kiln.frontend.import_.random_state import is_saving_state
+from kiln.frontend.import_.semi_affine import NotAffine
 from kiln.frontend.import_.signs import NEGATIVE, guard_signs
-from kiln.frontend.import_.symbols import NotAffine, SymbolSpace, as_expr
+from kiln.frontend.import_.symbols import SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
 

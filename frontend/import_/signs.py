@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
-from kiln.frontend.import_.symbols import NotAffine, SymbolSpace
+from kiln.frontend.import_.semi_affine import NotAffine, derived_parts
 from kiln.lowering import paths
 
 __all__ = ["NEGATIVE", "guard_signs", "is_negative"]
@@ -38,17 +38,18 @@ def guard_signs(gm: GraphModule) -> list[sympy.Expr]:
         own = cast(Any, value.node) if isinstance(value, torch.SymInt) else None
         if own is not None and own.has_hint() and not own.shape_env.frozen:
             bool(value >= 0)
-    space, seen = SymbolSpace(), set[Any]()
+    found, seen = set[Any](), set[Any]()
     env: Any = None
     for node in gm.graph.nodes:
         for own in _symbolic(node) if node.users or node.op != "placeholder" else ():
             if own.expr not in seen:
                 env = own.shape_env
                 seen.add(own.expr)
+                found |= own.expr.free_symbols
                 with contextlib.suppress(NotAffine):  # the import tells of it
-                    space.collect(own.expr)
-    found = (*space.symbols, *space.derived.values())
-    negative = [e for e in found if not any(map(is_unbacked, e.free_symbols)) and is_negative(e, env)]
+                    found |= {*derived_parts(own.expr)}
+    known = [expr for expr in sorted(found, key=str) if not any(map(is_unbacked, expr.free_symbols))]
+    negative = [expr for expr in known if is_negative(expr, env)]
     for expr in negative:
         _TAKEN("negative symbol" if expr.is_Symbol else "negative expression")
     return negative

@@ -18,12 +18,9 @@ from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, ModularIndexin
 from torch_mlir import ir
 
 from kiln.frontend.import_.fx_values import is_unbacked
+from kiln.frontend.import_.semi_affine import NotAffine, derived_parts
 
-__all__ = ["NotAffine", "SymbolSpace", "as_expr"]
-
-
-class NotAffine(Exception):
-    """An expression that has no integer semi-affine form, with the expression as its argument."""
+__all__ = ["SymbolSpace", "as_expr"]
 
 
 def as_expr(size: Any) -> sympy.Expr:
@@ -69,11 +66,6 @@ class SymbolSpace:
         return sorted(self._base, key=_natural)
 
     @property
-    def symbols(self) -> list[sympy.Expr]:
-        """The size variables of PyTorch, in the order of `base`."""
-        return [self._base[name] for name in self.base]
-
-    @property
     def derived(self) -> dict[str, sympy.Expr]:
         """Text -> expression of the derived symbols."""
         return {name: self._derived[name] for name in sorted(self._derived)}
@@ -91,7 +83,8 @@ class SymbolSpace:
             (self._unbacked if self.is_found(symbol) else self._base)[symbol.name] = symbol
             if symbol in self.negative:
                 self._derive(symbol)
-        self._reduce(expr)
+        for part in derived_parts(expr):
+            self._derive(part)
 
     def is_found(self, symbol: sympy.Symbol) -> bool:
         """Whether the graph itself finds the symbol's value while it runs."""
@@ -103,21 +96,8 @@ class SymbolSpace:
         self._position = {name: i for i, name in enumerate(self.names)}
 
     def _derive(self, expr: sympy.Expr) -> None:
-        if expr.is_integer is False:
-            raise NotAffine(expr)
         expr = -expr if expr in self.negative else expr
         self._derived[str(expr)] = expr
-
-    def _reduce(self, expr: sympy.Expr) -> None:
-        """Walk ``expr`` and register its maximal sub-expressions that are not semi-affine."""
-        try:
-            children = _affine_children(expr)
-            if children is None:
-                raise NotAffine(expr)
-            for child in children:
-                self._reduce(child)
-        except NotAffine:
-            self._derive(expr)
 
     def affine(self, expr: sympy.Expr) -> ir.AffineExpr:
         """``expr`` as an affine expression over ``s0 .. sn-1``; needs :meth:`freeze` and an active context."""
@@ -176,23 +156,3 @@ def _natural(name: str) -> tuple[str, int, str]:
 def _ordered(args: Sequence[sympy.Expr]) -> list[sympy.Expr]:
     """Symbols first, constants last (MLIR's own normal form); sympy's order otherwise."""
     return sorted(args, key=lambda arg: bool(arg.is_Integer))
-
-
-def _affine_children(expr: sympy.Expr) -> Sequence[sympy.Expr] | None:
-    """The operands through which ``expr`` is semi-affine, or None when its head is not."""
-    if expr.is_Integer or isinstance(expr, sympy.Symbol):
-        return ()
-    if isinstance(expr, (sympy.Add, sympy.Mul)):
-        return expr.args
-    if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-        return expr.args[:1]
-    # MLIR's floordiv and mod want a positive divisor; a symbolic one is a size there, and sizes of 0 never divide.
-    if isinstance(expr, (FloorDiv, CleanDiv, Mod, PythonMod)) and _positive(expr.args[1]):
-        return expr.args
-    if isinstance(expr, ModularIndexing) and _positive(expr.args[1]) and _positive(expr.args[2]):
-        return expr.args
-    return None
-
-
-def _positive(expr: sympy.Expr) -> bool:
-    return expr.is_positive is True
