@@ -7,7 +7,7 @@ The promise is a guard of Dynamo's, as Inductor makes it: a call with larger ten
 kernels then have positions of 64 bits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import sympy
@@ -55,7 +55,8 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
         for symbol in expr.free_symbols
         if is_negative(symbol, cast(Any, size.node).shape_env)
     }
-    kept = [e for e in found if not any(f is not e and _covers((f - e).subs(opposites)) for f in found)]
+    terms = {e: sympy.expand(e.subs(opposites) if opposites else e).as_coefficients_dict() for e in found}
+    kept = [e for e in found if not any(f is not e and _covers(terms[f], terms[e]) for f in found)]
     if len(kept) > _MOST:
         return []
     held: list[Any] = []
@@ -87,6 +88,9 @@ def _is_polynomial(expr: sympy.Expr) -> bool:
     return bool(symbols) and not any(map(is_unbacked, symbols)) and bool(expr.is_polynomial(*symbols))
 
 
-def _covers(rest: sympy.Expr) -> bool:
-    """Whether a difference of sizes is at least 0 for all values of its symbols, which are not negative."""
-    return all(c >= 0 for c in sympy.expand(rest).as_coefficients_dict().values())
+def _covers(large: Mapping[Any, Any], small: Mapping[Any, Any]) -> bool:
+    """Whether one size is at least as large as another for all values of its symbols, which are not negative.
+
+    Both by their terms: the coefficient of each product of symbols.
+    """
+    return all(large.get(term, 0) >= small.get(term, 0) for term in large.keys() | small.keys())
