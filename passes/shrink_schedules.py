@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Smaller schedules for kernels that do not compile."""
+"""Other schedules for kernels that do not compile."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp, LaunchOp
 from kiln.dialects.schedules import from_attribute, to_attribute
-from kiln.lowering.gpu.smaller import smaller_schedule
+from kiln.lowering.gpu.smaller import more_warps, smaller_schedule
 from kiln.lowering.host.kernels import fusion_key, kernel_name, kernels_of
 from kiln.lowering.host.objects import unmark_unsupported
 from kiln.passes.core import Pass, register_pass
@@ -21,10 +21,11 @@ __all__ = ["ShrinkSchedules"]
 @register_pass
 @dataclass
 class ShrinkSchedules(Pass):
-    """Give each kernel that Triton refused (`rejected`) a smaller schedule, and take the mark away.
+    """Give each kernel that Triton refused (`rejected`) another schedule, and take the mark away.
 
-    The passes from `emit-kernels` on then make code of it again. A kernel whose schedule is the smallest one keeps its
-    mark, and becomes a call.
+    One on which Triton failed (`defect`) gets more warps, of at most 16; others, and those that tensor cores compute, a
+    smaller schedule. The passes from `emit-kernels` on then make code of it again. A kernel whose schedule is the
+    smallest one keeps its mark, and becomes a call.
 
     Before::
 
@@ -35,7 +36,7 @@ class ShrinkSchedules(Pass):
             ^bb0(%a: tensor<512xf32>):
               "kiln.yield"(%a) : (tensor<512xf32>) -> ()
             }) {kind = "pointwise", name = "copy",
-                schedule = {kernel = "gpu.loops", nests = [{num_warps = 4 : i64, tile = [512]}]}}
+                schedule = {kernel = "gpu.loops", nests = [{num_warps = 16 : i64, tile = [512]}]}}
               : (tensor<512xf32>) -> tensor<512xf32>
             "kiln.yield"(%0) : (tensor<512xf32>) -> ()
           }, {
@@ -56,7 +57,7 @@ class ShrinkSchedules(Pass):
             ^bb0(%arg1: tensor<512xf32>):
               "kiln.yield"(%arg1) : (tensor<512xf32>) -> ()
             }) {kind = "pointwise", name = "copy", schedule =
-                {kernel = "gpu.loops", nests = [{num_warps = 4 : i64, tile = [256]}]}}
+                {kernel = "gpu.loops", nests = [{num_warps = 16 : i64, tile = [256]}]}}
                 : (tensor<512xf32>) -> tensor<512xf32>
             "kiln.yield"(%0) : (tensor<512xf32>) -> ()
           }, {
@@ -84,14 +85,17 @@ class ShrinkSchedules(Pass):
 
     def _shrink(self, kernel: KernelOp, renamed: dict[str, str]) -> None:
         fusion = kernel.fusion.operation
-        has_schedule = "schedule" in fusion.attributes
-        smaller = smaller_schedule(from_attribute(fusion.attributes["schedule"])) if has_schedule else None
-        if smaller is None:
+        if "schedule" not in fusion.attributes:
+            return
+        schedule = from_attribute(fusion.attributes["schedule"])
+        wider = more_warps(schedule) if "defect" in kernel.operation.attributes else None
+        chosen = wider or smaller_schedule(schedule)
+        if chosen is None:
             return
         reason = ir.StringAttr(kernel.operation.attributes["unsupported"]).value.partition("\n")[0]
-        self.note(fusion, f"a smaller schedule: {reason}")
-        self.count("smaller")
-        fusion.attributes["schedule"] = to_attribute(smaller)
+        self.note(fusion, f"{'more warps' if wider else 'a smaller schedule'}: {reason}")
+        self.count("wider" if wider else "smaller")
+        fusion.attributes["schedule"] = to_attribute(chosen)
         unmark_unsupported(kernel)
         before, after = kernel.symbol, kernel_name(fusion, fusion_key(fusion))
         kernel.operation.attributes["sym_name"] = ir.StringAttr.get(after)

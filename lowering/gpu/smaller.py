@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The next schedule where a kernel does not compile or wants more than a multiprocessor has: less at a time."""
+"""The next schedule where a kernel does not compile, or wants more than a multiprocessor has."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -14,19 +14,38 @@ from kiln.dialects.schedules.gpu import (
     ImplicitConvSchedule,
     LoopsSchedule,
     NestSchedule,
+    ScanSchedule,
+    ScatterSchedule,
     TileSchedule,
     TmaConvSchedule,
     TmaSchedule,
     WarpSpecializedSchedule,
 )
 
-__all__ = ["smaller_schedule", "through_pointers"]
+__all__ = ["more_warps", "smaller_schedule", "through_pointers"]
 
 _LEAST_TILE = 16
 """Sides of a tile for tensor cores."""
 _LEAST_BLOCK = 32
 """Elements of a program, of a row: one a thread of a warp."""
 _FEW_STAGES = 2
+_MOST_WARPS = 16
+
+
+def more_warps(schedule: Schedule) -> Schedule | None:
+    """The same tiles with twice the warps, of at most 16, or None: for a kernel that Triton's passes fail on.
+
+    They do not take every kernel with one warp, and those of Triton 3.6 (tritongpu-remove-layout-conversions) move
+    conversions of layouts above what they read; where each thread has one element there are none. Tiles for tensor
+    cores stay: warps decide about their layouts.
+    """
+    if isinstance(schedule, PartsSchedule):
+        parts = [part and more_warps(part) for part in schedule.parts]
+        return replace(schedule, parts=_replaced(schedule.parts, parts)) if any(parts) else None
+    if isinstance(schedule, LoopsSchedule):
+        nests = [_doubled(nest) for nest in schedule.nests]
+        return replace(schedule, nests=_replaced(schedule.nests, nests)) if any(nests) else None
+    return _doubled(schedule) if isinstance(schedule, (GemvSchedule, ScanSchedule, ScatterSchedule)) else None
 
 
 def smaller_schedule(schedule: Schedule) -> Schedule | None:
@@ -59,6 +78,10 @@ def through_pointers(schedule: Any) -> Any:
         return schedule
     kernel = ImplicitConvSchedule if isinstance(schedule, TmaConvSchedule) else TileSchedule
     return kernel(**{field.name: getattr(schedule, field.name) for field in fields(kernel)})
+
+
+def _doubled(schedule: Any) -> Any:
+    return None if schedule.num_warps >= _MOST_WARPS else replace(schedule, num_warps=2 * schedule.num_warps)
 
 
 def _smaller_tile(schedule: Any) -> Any:

@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _WARP = 32
-_WARPS, _MOST_WARPS = 4, 16
 _NOTHING = """"builtin.module"() ({
   "tt.func"() ({ "tt.return"() : () -> () }) {sym_name = "nothing", sym_visibility = "public", function_type = () -> (),
     arg_attrs = [], noinline = false} : () -> ()
@@ -239,22 +238,13 @@ def meanwhile(plan: Plan) -> None:
 
 
 def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
-    """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have, and
-    with more warps where Triton fails with few: its passes do not take every kernel with one warp, and those of Triton
-    3.6 move layout conversions above what they read, which are none where each thread has one element.
+    """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have.
 
-    Raises UnsupportedError if it does not fit even without a pipeline, CompileError if Triton fails with 16 warps.
+    Raises UnsupportedError if it does not fit even without a pipeline, CompileError if Triton fails.
     """
     room = machine(arch).shared_bytes
     while True:
-        try:
-            made = compile_ttir(text, arch, options)
-        except CompileError:
-            warps = options.get("num_warps", _WARPS)
-            if warps >= _MOST_WARPS:
-                raise
-            options = {**options, "num_warps": 2 * warps}
-            continue
+        made = compile_ttir(text, arch, options)
         wanted = made.metadata["shared"]
         if wanted <= room:
             return made

@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import kiln.frontend.native as native
 import kiln.lowering.host.gpu_kernels as gpu_kernels
-from kiln.errors import CompileError, UnsupportedError
+from kiln.errors import UnsupportedError
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
@@ -99,20 +99,3 @@ def test_kernels_get_fewer_stages_until_they_fit(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "compile_ttir", lambda *_: Artifacts("", "", "", "", b"", {"shared": 300_000}))
     with pytest.raises(UnsupportedError, match="300000 bytes of shared memory, and may have 232448"):
         gpu_kernels.compile_fitting("", "sm_90", {"num_stages": 2})
-
-
-def test_kernels_get_more_warps_until_triton_takes_them(monkeypatch):
-    asked = []
-
-    def compile_ttir(text, arch, options):
-        asked.append(options.get("num_warps", 4))
-        if asked[-1] < 16:
-            raise CompileError("operand #0 does not dominate this use")
-        return Artifacts("", "", "", "", b"", {"shared": 0})
-
-    monkeypatch.setattr(gpu_kernels, "compile_ttir", compile_ttir)
-    gpu_kernels.compile_fitting("", "sm_90", {"num_warps": 2})
-    assert asked == [2, 4, 8, 16]
-    monkeypatch.setattr(gpu_kernels, "compile_ttir", lambda *_: compile_ttir("", "", {"num_warps": 4}))
-    with pytest.raises(CompileError, match="dominate"):
-        gpu_kernels.compile_fitting("", "sm_90", {})
