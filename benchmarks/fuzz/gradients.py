@@ -19,9 +19,9 @@ sums."""
 
 
 def has_gradients(program: Program) -> bool:
-    """Whether eager differentiates `program`: nothing is written (inputs may not be), nothing is NaN by its inputs,
-    and a result depends on an input by ops that have derivatives."""
-    if program.has_writes or any(x.special for x in program.inputs):
+    """Whether eager differentiates `program`: no input is written, nothing is NaN by its inputs, and a result depends
+    on an input by ops that have derivatives."""
+    if any(x.special for x in program.inputs):
         return False
     try:
         values = program.trace(leaves(program))

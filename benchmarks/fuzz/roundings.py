@@ -164,7 +164,8 @@ class Runs:
                 size *= _additions(*args[:3]) ** 0.5
             if _is_write(call):
                 found = call(*args, **kwargs)
-                return found.copy_(changed(found, size, spacing))
+                found.data.copy_(changed(found.detach(), size, spacing))  # `data`: it may be saved for a gradient
+                return found
             if _name(call) in ("softmax", "log_softmax"):
                 args = (_below_largest(args[0], *args[1:2], **kwargs), *args[1:])
             args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, inside), (args, kwargs))

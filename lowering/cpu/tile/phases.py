@@ -16,11 +16,11 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.dialects.walk import defining_op
-from kiln.lowering.tile.access import Indices, Loops, compose, linear_offset
+from kiln.lowering.tile.access import Indices, Loops, compose, compose_one, indices_at, linear_offset
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map, reduction_dims
 from kiln.lowering.tile.overwrite import overwritable
 
-__all__ = ["PhaseBody", "Phases", "find_hosts", "find_phases", "kept_layout", "row_count"]
+__all__ = ["PhaseBody", "Phases", "find_hosts", "find_phases", "hosted_layout", "kept_layout", "row_count"]
 
 
 class PhaseBody(FusionBody):
@@ -208,6 +208,19 @@ def find_hosts(body: FusionBody, phases: Phases) -> dict[ir.Value, int]:
                 hosts[value] = root
                 break
     return hosts
+
+
+def hosted_layout(body: FusionBody, value: ir.Value, root: int, layout: ir.AffineMap) -> ir.AffineMap:
+    """Element offsets of a value in the memory of the result that is its host, whose layout is given: its elements are
+    those of the result in row-major order, whose sizes may be others.
+    """
+    dims, sizes = body.dims(value), body.dims(body.roots[root])
+    if dims == sizes:
+        return layout
+    loops = Loops()
+    index = [loops.new(size) for size in dims]
+    offset = compose_one(layout, indices_at(linear_offset(index, dims), sizes), loops)
+    return ir.AffineMap.get(len(dims), layout.n_symbols, [offset])
 
 
 def _row_major(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:

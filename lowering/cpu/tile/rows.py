@@ -50,7 +50,15 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import Nest, plan_nest, work
 from kiln.lowering.cpu.tile.nest_loops import NestEmitter
-from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_hosts, find_phases, kept_layout, row_count
+from kiln.lowering.cpu.tile.phases import (
+    PhaseBody,
+    Phases,
+    find_hosts,
+    find_phases,
+    hosted_layout,
+    kept_layout,
+    row_count,
+)
 from kiln.lowering.cpu.tile.product import (
     Product,
     emit_matmul_fusion,
@@ -64,7 +72,7 @@ from kiln.lowering.tile.pieces import whole_groups
 
 __all__ = ["emit_product_fusion"]
 
-_TAKEN = paths.group("cpu phases", "one product", "blocks", "rows", "team")
+_TAKEN = paths.group("cpu phases", "one product", "blocks", "rows", "team", "team: kept in another shape")
 
 
 @emits(kiln.MatmulOp, target="cpu", plan=plan_product_fusion, schedules=GemmSchedule | PhasesSchedule)
@@ -271,7 +279,10 @@ class _PhaseEmitter:
         for value in self.phases.kept:
             root = self._root(value)
             if root is not None:
-                memory.append((kernel.buffers[tensors + root], kernel.layouts[tensors + root]))
+                layout = hosted_layout(kernel.body, value, root, kernel.layouts[tensors + root])
+                if kernel.body.dims(value) != kernel.body.dims(kernel.body.roots[root]):
+                    _TAKEN("team: kept in another shape")
+                memory.append((kernel.buffers[tensors + root], layout))
             elif value in self.areas:
                 buffer, stride = self.areas[value]
                 memory.append((buffer, kept_layout(kernel.body, value, stride, symbols, symbols + 1)))

@@ -221,3 +221,22 @@ def test_kernel_counts():
         assert kernels(SoftmaxBehind(features), h) == 1
         assert kernels(Gated(features), h) == 1
         assert kernels(GatedNorm(features), h, h) == 1
+
+
+@pytest.mark.parametrize("shape", [(32, 4), (1, 32, 4), (2, 16, 4)])
+def test_sums_kept_in_a_result_of_another_shape(shape):
+    """The backward pass computes what is clamped in place as a batch of rows, in the memory of the masked result."""
+
+    def weigh(x, layer, values):
+        weights = F.linear(x, layer).reshape(shape)
+        weights.clamp_(-0.5, 0.5)
+        return torch.bmm(weights.reshape(32, 1, 4), values)
+
+    run, given, found = torch.compile(weigh, backend="kiln"), [(128, 5), (1, 5), (32, 4, 3)], []
+    leaves = [torch.randn(size, requires_grad=True) for size in given]
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    back = torch.randn(32, 1, 3)
+    for function, inputs in ((run, leaves), (weigh, wide)):
+        found.append(torch.autograd.grad((function(*inputs) * back).sum(), inputs))
+    for mine, right in zip(*found, strict=True):
+        assert float((mine.double() - right).norm()) < 1e-5 * float(right.norm())
