@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from covering import left_out
 from torch._logging._internal import trace_log
 from torch_mlir import ir
 
@@ -30,7 +31,7 @@ _VALIDATED = ("test/lowering/gpu", "test/lowering/ttcpu")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", default=False, help="also run tests marked slow")
+    parser.addoption("--slow", action="store_true", default=False, help="also run tests marked slow, and grids whole")
     text = "prove of each GPU kernel that any test emits that it stays in its buffers (docs/validation.md)"
     parser.addoption("--validate-kernels", action="store_true", default=False, help=text)
 
@@ -47,6 +48,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="needs --slow"))
+    others = left_out(items)
+    if others:
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.hookimpl(tryfirst=True)
