@@ -173,6 +173,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
     "arguments": (numbers.arguments, "cpu", ("any signs: negative symbol", "any signs: negative expression")),
     "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
+    "neighbours": (training.weights_of_neighbours, "cpu", ("cpu phases: team: kept in another shape",)),
     "scatters": (
         special.onto_zeros,
         "cpu",

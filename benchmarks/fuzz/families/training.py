@@ -181,7 +181,7 @@ def views(g: Grower) -> None:
 def weights_of_neighbours(g: Grower) -> None:
     """A few sums for each row, by weights that are changed in place in another shape than that of the product."""
     g.is_for_training = True
-    rows, neighbours, n = g.one_of((4, 32, 33, 96)), g.one_of((1, 3, 4, 8, 20)), g.one_of((1, 3, 8, 16))
+    rows, neighbours, n = g.one_of((4, 32, 33, 96)), g.one_of((1, 3, 4, 4, 8, 20)), g.one_of((1, 3, 8, 16))
     dtype = g.one_of((torch.float32, torch.float32, torch.float64, torch.bfloat16))
     by, features = g.input((rows, neighbours, n), dtype), g.one_of((1, 5, 24))
     x, layer = g.input((rows * neighbours, features), dtype), g.weight((1, features), dtype, features)
@@ -190,8 +190,8 @@ def weights_of_neighbours(g: Grower) -> None:
     shape = g.one_of((f"({matrix})", f"(1, {matrix})", f"({matrix})", f"({matrix}, 1)"))
     w = w and g.add(f"{w.name}.reshape({shape})")
     if w is not None:
-        g.add_in_place(f"{w.name}.{g.one_of(('clamp_(-0.5, 0.5)', 'clamp_(max=0.3)', 'tanh_()'))}", w)
-        g.add(f"torch.bmm({w.name}.reshape({rows}, 1, {neighbours}), {by.name})")
+        written = f"{w.name}.{g.one_of(('clamp_(-0.5, 0.5)', 'clamp_(max=0.3)', 'tanh_()'))}"
+        g.add_in_place(f"torch.bmm({written}.reshape({rows}, 1, {neighbours}), {by.name})", w)
 
 
 FAMILIES = (block, block, resample, resample, recurrence, norm, loss, maxima, thin, deep, views, weights_of_neighbours)
