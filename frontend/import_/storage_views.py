@@ -6,8 +6,12 @@
 ``as_strided(x, size, stride, offset)`` reads the storage of ``x``, which may hold more than ``x``: the tensor that
 ``x`` is a view of. It becomes one of that tensor. An input has the storage that eager has (``as_strided_copy``); where
 a computed tensor lies is the plan's affair, and the offset counts from its first element (``runtime/strided.py``).
+What has all elements of a computed tensor in row-major order is a view of it, or a copy in another shape where all are
+written: functorch's derivatives of derivatives replay each view so.
 """
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -42,7 +46,21 @@ def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple
         return aten.as_strided_copy.default, (base, size, stride, offset)
     if offset is not None and _start(base) != 0:
         raise ImportUnsupported(f"{node.name} counts in memory in which {base.name} does not come first")
+    if _has_all(base, size, stride, offset or 0):
+        shape = list(node_value(base).shape)
+        return (aten.view.default, (base, size)) if is_view else (aten.view_copy.default, (given[1], shape))
     return target, (base, *given[1 : 1 if is_view else 2], size, stride, offset)
+
+
+def _has_all(x: Node, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:
+    """Whether these are all elements of ``x`` in its own order, which is row-major; sizes are known."""
+    value = node_value(x)
+    numbers = (*value.shape, *value.stride(), *size, *stride, offset)
+    if not all(isinstance(number, int) for number in numbers) or offset != 0 or not value.is_contiguous():
+        return False
+    row_major = torch.empty(tuple(size), device="meta").stride()
+    same = all(mine == theirs for n, mine, theirs in zip(size, stride, row_major, strict=True) if n != 1)
+    return same and prod(size) == value.numel()
 
 
 def _start(node: Any) -> int:

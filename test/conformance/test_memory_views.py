@@ -91,6 +91,22 @@ def test_as_strided_scatter():
     check(lambda x, y: torch.as_strided_scatter(x * 2, y, (2, 3), (6, 2), 1), torch.randn(6, 4).t(), torch.randn(2, 3))
 
 
+@pytest.mark.parametrize("size", [(24,), (1, 8, 3), (6, 4)])
+def test_all_elements_in_memory_order(size):
+    """A view, or a copy of what is written: never the memory of an argument."""
+    stride = torch.empty(size).stride()
+    check(lambda x: torch.as_strided(x * 2, size, stride) + 1, X)
+    check(lambda x, y: torch.as_strided_scatter(x * 2, y, size, stride), X, torch.randn(size))
+    check(
+        lambda x, y: torch.as_strided_scatter(x * 2, y * 3, size, stride).sum(0),
+        X,
+        torch.randn(size[::-1]).permute(*reversed(range(len(size)))),
+    )
+    y = torch.randn(size)
+    run = torch.compile(lambda x, y: torch.as_strided_scatter(x * 2, y, size, stride), backend="kiln", fullgraph=True)
+    assert run(X, y).data_ptr() != y.data_ptr()
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize(
     "fn",
@@ -127,3 +143,18 @@ def test_gradients_through_views_of_prims():
 )
 def test_pooling_to_nothing(fn, shape, dynamic):
     check(fn, torch.randn(shape), dynamic=dynamic)
+
+
+def test_derivatives_of_derivatives_are_kernels():
+    """functorch replays each view of what it differentiates twice by `as_strided`, which is a view here."""
+    w, v = torch.randn(6, 5), torch.randn(5, 3)
+
+    def fn(x):
+        return torch.func.grad(
+            lambda z: torch.func.grad(lambda y: (torch.tanh(y @ w) @ v).pow(3).sum())(z).pow(2).sum()
+        )(x)
+
+    with collect() as reports:
+        check(fn, torch.randn(6))
+    assert reports
+    assert not [call for report in reports for call in report.aten_calls]

@@ -5,7 +5,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from random import Random
 
 import pytest
@@ -24,9 +23,11 @@ def left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     The same for the same tests, and none of a test with one list of cases, each of which is there for something of its
     own.
     """
+    grids: dict[str, list[tuple[pytest.Item, list[tuple[int, str]]]]] = {}
+    for item in items:
+        grids.setdefault(item.nodeid.partition("[")[0], []).append((item, _values(item)))
     found: set[pytest.Item] = set()
-    for name, cases in groupby(items, lambda item: item.nodeid.partition("[")[0]):
-        grid = [(item, _values(item)) for item in cases]
+    for name, grid in grids.items():
         if len(grid) <= _ALL or len(grid[0][1]) < 2:
             continue
         met: Counter[tuple[int, str]] = Counter()
