@@ -30,6 +30,7 @@ _LEAST_BLOCK = 32
 """Elements of a program, of a row: one a thread of a warp."""
 _FEW_STAGES = 2
 _MOST_WARPS = 16
+"""Fuzzed graph 111003552 fails with 1 to 8 and compiles with 16 (Triton 3.6, sm_90; benchmarks/results/fuzz.json)."""
 
 
 def more_warps(schedule: Schedule) -> Schedule | None:

@@ -223,7 +223,7 @@ def test_kernel_counts():
         assert kernels(GatedNorm(features), h, h) == 1
 
 
-@pytest.mark.parametrize("shape", [(32, 4), (1, 32, 4), (2, 16, 4)])
+@pytest.mark.parametrize("shape", [(32, 4), (1, 32, 4)])
 def test_sums_kept_in_a_result_of_another_shape(shape):
     """The backward pass computes what is clamped in place as a batch of rows, in the memory of the masked result."""
 
