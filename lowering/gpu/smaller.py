@@ -3,6 +3,7 @@
 
 """The next schedule where a kernel does not compile, or wants more than a multiprocessor has."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -40,12 +41,8 @@ def more_warps(schedule: Schedule) -> Schedule | None:
     conversions of layouts above what they read; where each thread has one element there are none. Tiles for tensor
     cores stay: warps decide about their layouts.
     """
-    if isinstance(schedule, PartsSchedule):
-        parts = [part and more_warps(part) for part in schedule.parts]
-        return replace(schedule, parts=_replaced(schedule.parts, parts)) if any(parts) else None
-    if isinstance(schedule, LoopsSchedule):
-        nests = [_doubled(nest) for nest in schedule.nests]
-        return replace(schedule, nests=_replaced(schedule.nests, nests)) if any(nests) else None
+    if isinstance(schedule, (PartsSchedule, LoopsSchedule)):
+        return _each(schedule, more_warps, _doubled)
     return _doubled(schedule) if isinstance(schedule, (GemvSchedule, ScanSchedule, ScatterSchedule)) else None
 
 
@@ -54,12 +51,8 @@ def smaller_schedule(schedule: Schedule) -> Schedule | None:
 
     Operands are loaded through pointers, in two stages, before tiles get smaller.
     """
-    if isinstance(schedule, PartsSchedule):
-        parts = [part and smaller_schedule(part) for part in schedule.parts]
-        return replace(schedule, parts=_replaced(schedule.parts, parts)) if any(parts) else None
-    if isinstance(schedule, LoopsSchedule):
-        nests = [_nest(nest) for nest in schedule.nests]
-        return replace(schedule, nests=_replaced(schedule.nests, nests)) if any(nests) else None
+    if isinstance(schedule, (PartsSchedule, LoopsSchedule)):
+        return _each(schedule, smaller_schedule, _nest)
     if isinstance(schedule, WarpSpecializedSchedule):
         return FlashSchedule(
             block_m=64, block_n=64, num_warps=4, num_stages=3, masks="branch", tma=True, precision=schedule.precision
@@ -79,6 +72,19 @@ def through_pointers(schedule: Any) -> Any:
         return schedule
     kernel = ImplicitConvSchedule if isinstance(schedule, TmaConvSchedule) else TileSchedule
     return kernel(**{field.name: getattr(schedule, field.name) for field in fields(kernel)})
+
+
+def _each(
+    schedule: PartsSchedule | LoopsSchedule,
+    of_part: Callable[[Schedule], Schedule | None],
+    of_nest: Callable[[NestSchedule], NestSchedule | None],
+) -> Schedule | None:
+    """The schedule with each part or nest that has another one changed, or None if none has."""
+    if isinstance(schedule, PartsSchedule):
+        parts = [part and of_part(part) for part in schedule.parts]
+        return replace(schedule, parts=_replaced(schedule.parts, parts)) if any(parts) else None
+    nests = [of_nest(nest) for nest in schedule.nests]
+    return replace(schedule, nests=_replaced(schedule.nests, nests)) if any(nests) else None
 
 
 def _doubled(schedule: Any) -> Any:
