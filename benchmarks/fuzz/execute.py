@@ -100,15 +100,23 @@ def why_skipped(program: Program, setting: Setting) -> str:
 def fails_in_pytorch(program: Program, setting: Setting) -> str:
     """Why PyTorch itself does not trace `program`, or what it traces wrongly; an empty text if it does well.
 
-    Three attempts: kernels of ATen that return other numbers at each call (oneDNN's gradient of a bf16 convolution over
-    one pixel) are near eager's in some.
+    Three attempts, each behind `_leave_nan`: kernels of ATen that return other numbers at each call (oneDNN's gradient
+    of a bf16 convolution over one pixel) or leave elements unwritten (the same one, those of its weight that meet no
+    pixel) are near eager's in some.
     """
     try:
         for _ in range(3):
+            _leave_nan()
             attempt(program, setting, "aot_eager", None)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def _leave_nan() -> None:
+    """Fill memory of the CPU's allocator with NaN and give it back, blocks of 256 bytes to 32 MiB."""
+    for _ in [torch.full((2**size,), float("nan")) for size in range(6, 24)]:
+        pass
 
 
 def attempt(program: Program, setting: Setting, backend: Any, options: dict[str, Any] | None) -> None:

@@ -19,10 +19,13 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
+from kiln.lowering import paths
 
 __all__ = ["COUNTING", "counted_in_tensor"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any storage-views", "all elements", "all elements written")
 
 COUNTING = (aten.as_strided.default, aten.as_strided_scatter.default)
 """Ops that count elements in memory."""
@@ -47,6 +50,7 @@ def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple
     if offset is not None and _start(base) != 0:
         raise ImportUnsupported(f"{node.name} counts in memory in which {base.name} does not come first")
     if _has_all(base, size, stride, offset or 0):
+        _TAKEN("all elements" if is_view else "all elements written")
         shape = list(node_value(base).shape)
         return (aten.view.default, (base, size)) if is_view else (aten.view_copy.default, (given[1], shape))
     return target, (base, *given[1 : 1 if is_view else 2], size, stride, offset)

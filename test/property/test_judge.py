@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.fuzz import roundings
+from benchmarks.fuzz import execute, roundings
 from benchmarks.fuzz.execute import STATIC, why_skipped
 from benchmarks.fuzz.gradients import check_gradients, derive, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
@@ -269,6 +269,23 @@ def test_gradients_of_calls_that_are_exact_by_chance_have_roundings() -> None:
     assert 2.0**-10 < ((noisy - exact) / exact).abs().max() <= 2.0**-8
 
 
+def test_gradients_of_norms_have_the_roundings_of_what_cancels() -> None:
+    """Of rows of two elements a thousandth is left of the gradients that a norm subtracts from each other."""
+    lines = ["v0.unfold(1, 2, 2)", "v1[:, :2]", "F.layer_norm(v2, (2,))"]
+    program = Program([Input((9, 17), torch.float32, 39)], lines, [1, 3])
+
+    def by_definition(x: torch.Tensor, scale: float = 1.0) -> list[torch.Tensor]:
+        rows = x.unfold(1, 2, 2)
+        normed = rows[:, :2]
+        normed.register_hook(lambda gradient: gradient * scale)
+        distance = normed - normed.mean(2, keepdim=True)
+        return [rows, distance * torch.rsqrt(distance.square().mean(2, keepdim=True) + 1e-5)]
+
+    check_gradients(program, by_definition, leaves(program))
+    with pytest.raises(WrongResult, match="gradient"):
+        check_gradients(program, lambda x: by_definition(x, 1 + 2.0**-8), leaves(program))
+
+
 def test_weights_of_an_attention_have_roundings() -> None:
     """Of many terms that cancel: eager's error of one result near zero may be smaller by chance."""
     program = Program(inputs((1, 1, 64, 64), (1, 1, 256, 64), (1, 1, 256, 64)),
@@ -281,6 +298,12 @@ def test_weights_of_an_attention_have_roundings() -> None:
     small = exact.abs() < one_by_one / 8
     errors = torch.stack([(runs.noisy(given, seed)[3] - exact)[small] / one_by_one[small] for seed in (1, 2, 4, 5)])
     assert 0.4 < errors.square().mean().sqrt() / HALF_ULP[BF16] < 0.8
+
+
+def test_memory_that_kernels_of_aten_leave_unwritten_is_no_number() -> None:
+    """So that eager is seen to be wrong where a kernel leaves elements unwritten."""
+    execute._leave_nan()
+    assert any(torch.empty(2**size).isnan().any() for size in range(6, 20))
 
 
 def test_hardswish_by_definition(monkeypatch: pytest.MonkeyPatch) -> None:
