@@ -5,7 +5,8 @@
 
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
-Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. So have
+Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them, and has
+the roundings of what it subtracts. So have
 those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. Those that a call
 reads several times, as an embedding its rows, or that equal elements share have the error of sums. The weights of an
 attention are rounded to its dtype, each with an error of its own: here its values have that error, so that results near
@@ -34,6 +35,10 @@ _HALF_LEAST = {dtype: torch.finfo(dtype).smallest_normal * half for dtype, half 
 """The largest error of a rounding to a subnormal number: half of their spacing."""
 _INSIDE = 2.0**-18
 """Relative error of the terms of a sum in float32: what thousands of roundings, one after the other, come to."""
+_CANCELLED = 2.0**-22
+"""Relative error of the gradients that a norm subtracts from each other, of which rows of few elements leave little."""
+_EPS = 1e-5
+"""What norms add to a variance."""
 _TF32 = 2.0**-10
 """Relative error of the terms of a convolution in float32, which on CUDA may round them to TF32, as in eager."""
 _LEAST_NORMAL = 2.0**-126
@@ -182,6 +187,13 @@ class Runs:
             found = flushed(found)
             if seed and seed % 3 == 0 and found.dtype == torch.float64:
                 found = found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
+            scale = _scale_of_norm(call, args)
+            if scale is not None and found.requires_grad and args[0].requires_grad:
+                largest = max(1.0, _largest([args[2:], kwargs]))  # of the weights
+                sizes: list[torch.Tensor] = []
+                found.register_hook(lambda gradient: sizes.append(gradient.abs().max()))
+                errors = changed(torch.ones_like(args[0]), _CANCELLED * largest) - 1
+                args[0].register_hook(lambda gradient: gradient + errors * scale * sizes[-1])
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
                 back, least = self._roundings[number], self._spacings[number]  # of a result exact by chance, too
                 found.register_hook(lambda gradient: changed(changed(gradient, back, least), inside))
@@ -261,6 +273,26 @@ def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
         return found.contiguous(memory_format=wanted)
 
     return planar
+
+
+def _scale_of_norm(call: Callable[..., Any], args: Any) -> torch.Tensor | None:
+    """By what a norm that subtracts means multiplies each element of its operand, without weights; None of others."""
+    name, x = _name(call), args[0] if args else None
+    if not isinstance(x, torch.Tensor) or x.dtype != torch.float64 or x.dim() < 2:
+        return None
+    values = x.detach()
+    if name == "group_norm":
+        values = values.reshape(x.shape[0], args[1], -1)
+    dims = {
+        "layer_norm": range(-len(args[1]) if name == "layer_norm" else 0, 0),
+        "group_norm": range(2, 3),
+        "instance_norm": range(2, x.dim()),
+        "batch_norm": (0, *range(2, x.dim())),
+    }.get(name)
+    if dims is None or not x.numel():
+        return None
+    scale = torch.rsqrt(values.var(tuple(dims), correction=0, keepdim=True) + _EPS)
+    return scale.expand_as(values).reshape(x.shape)
 
 
 def _additions(x: torch.Tensor, dim: int, index: torch.Tensor) -> float:
