@@ -5,13 +5,12 @@
 
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
-Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them, and has
-the roundings of what it subtracts. So have
-those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. Those that a call
-reads several times, as an embedding its rows, or that equal elements share have the error of sums. The weights of an
-attention are rounded to its dtype, each with an error of its own: here its values have that error, so that results near
-zero have it, too. On GPUs a convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it
-to the rounded result.
+Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them, and has the
+roundings of what it subtracts. So have those of a value that several calls read, exact or not: autograd adds them up in
+the value's dtype. Those that a call reads several times, as an embedding its rows, or that equal elements share have
+the error of sums. The weights of an attention are rounded to its dtype, each with an error of its own: here its values
+have that error, so that results near zero have it, too. On GPUs a convolution is also rounded before its bias is added:
+cuDNN takes none, and PyTorch adds it to the rounded result.
 """
 
 import functools
