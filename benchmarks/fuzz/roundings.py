@@ -277,18 +277,18 @@ def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
 def _scale_of_norm(call: Callable[..., Any], args: Any) -> torch.Tensor | None:
     """By what a norm that subtracts means multiplies each element of its operand, without weights; None of others."""
     name, x = _name(call), args[0] if args else None
-    if not isinstance(x, torch.Tensor) or x.dtype != torch.float64 or x.dim() < 2:
+    if not isinstance(x, torch.Tensor) or x.dtype != torch.float64 or not x.numel():
         return None
     values = x.detach()
-    if name == "group_norm":
-        values = values.reshape(x.shape[0], args[1], -1)
-    dims = {
-        "layer_norm": range(-len(args[1]) if name == "layer_norm" else 0, 0),
-        "group_norm": range(2, 3),
-        "instance_norm": range(2, x.dim()),
-        "batch_norm": (0, *range(2, x.dim())),
-    }.get(name)
-    if dims is None or not x.numel():
+    if name == "layer_norm":
+        dims = range(-len(args[1]), 0)
+    elif name == "group_norm":
+        values, dims = values.reshape(x.shape[0], args[1], -1), (2,)
+    elif name == "instance_norm":
+        dims = range(2, x.dim())
+    elif name == "batch_norm":
+        dims = (0, *range(2, x.dim()))
+    else:
         return None
     scale = torch.rsqrt(values.var(tuple(dims), correction=0, keepdim=True) + _EPS)
     return scale.expand_as(values).reshape(x.shape)
