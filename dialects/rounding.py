@@ -11,7 +11,10 @@ A cast of the program has no flag, and stays.
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-__all__ = ["is_implicit", "is_narrow", "round_implicitly"]
+__all__ = ["EXACT", "is_implicit", "is_narrow", "round_implicitly"]
+
+EXACT = "kiln.exact"
+"""Attribute of an op on floats in a loop: its result is rounded by itself, and the same in every kernel."""
 
 
 def is_narrow(type_: ir.Type) -> bool:

@@ -14,7 +14,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
 from kiln.dialects.dtypes import F32, I32, I64, DType, dtype_from_builtin
-from kiln.dialects.rounding import round_implicitly
+from kiln.dialects.rounding import EXACT, round_implicitly
 
 _OPS: Mapping[str, Mapping[str, Callable[..., ir.Value]]] = {
     "add": {"f": arith.addf, "i": arith.addi, "u": arith.addi, "b": arith.ori},
@@ -181,7 +181,7 @@ def distance(a: ir.Value, of_all: ir.Value) -> ir.Value:
     of its softmax that is not 0.
     """
     difference = arith.subf(a, of_all)
-    difference.owner.attributes["kiln.exact"] = ir.UnitAttr.get()
+    difference.owner.attributes[EXACT] = ir.UnitAttr.get()
     return difference
 
 

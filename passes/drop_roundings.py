@@ -12,9 +12,10 @@ from torch_mlir import ir
 from kiln.dialects.kiln import Role, SortOp, TopkOp, name_of, opdef
 from kiln.dialects.rounding import is_narrow
 from kiln.lowering import paths
-from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
+from kiln.lowering.tile.dataflow import Dataflow
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.roundings.decisions import decided, deciding_arguments
+from kiln.passes.roundings.decisions import deciding_arguments
+from kiln.passes.roundings.exact import compared, mark_alike, mark_exact
 from kiln.passes.roundings.kept import element_type, widened
 from kiln.passes.roundings.rewrite import compute_in_f32, widen
 from kiln.passes.roundings.same import Numbering
@@ -107,25 +108,31 @@ class DropRoundings(Pass):
         for function in module.body:
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 deciding: set[ir.Value] = set()
+                exact: set[ir.Value] = set()
                 found: list[_Fusion] = []
                 # From the last kernel to the first: whether a result decides is known from those that read it.
                 for op in reversed(list(function.operation.regions[0].blocks[0])):
                     if name_of(op) == "kiln.fusion":
-                        found.append(self._prepared(op.operation, deciding))
+                        found.append(self._prepared(op.operation, deciding, exact))
                     else:
                         deciding.update(_deciding_operands(op.operation, deciding))
+                        exact.update(_deciding_operands(op.operation, exact))
+                if len(found) > 1 and any(fusion.is_exact for fusion in found):
+                    mark_alike([(fusion.op, fusion.flow) for fusion in found[::-1]])
                 narrow = [fusion for fusion in found if fusion.is_narrow]
                 if len(narrow) > 1 and not self.sums_only:
                     _round_alike(found[::-1])
                 for fusion in narrow:
                     self._widen(fusion)
 
-    def _prepared(self, op: ir.Operation, deciding: set[ir.Value]) -> "_Fusion":
+    def _prepared(self, op: ir.Operation, deciding: set[ir.Value], exact: set[ir.Value]) -> "_Fusion":
         flow = Dataflow(op)
-        wanted = [root for root, result in zip(flow.roots, op.results, strict=True) if result in deciding]
+        roots = list(zip(flow.roots, op.results, strict=True))
+        wanted = [root for root, result in roots if result in deciding]
         deciding.update(op.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
-        _mark_quotients(flow, wanted)
-        fusion = _Fusion(op, flow)
+        same = [*compared(flow), *(root for root, result in roots if result in exact)]
+        exact.update(op.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, same))
+        fusion = _Fusion(op, flow, mark_exact(flow, same))
         fusion.is_narrow = any(is_narrow(element_type(r)) for op in flow.ops for r in op.results)
         if fusion.is_narrow:
             if not self.sums_only:
@@ -141,10 +148,13 @@ class DropRoundings(Pass):
 
 @dataclass
 class _Fusion:
-    """A fusion on the way: its results with which others decide, and its values that become f32."""
+    """A fusion on the way: whether something in it has to be exact, its results with which others decide, and its
+    values that become f32.
+    """
 
     op: ir.Operation
     flow: Dataflow
+    is_exact: bool
     is_narrow: bool = False
     wanted: list[ir.Value] = field(default_factory=list[ir.Value])
     values: set[ir.Value] = field(default_factory=set[ir.Value])
@@ -160,29 +170,17 @@ def _round_alike(fusions: Sequence[_Fusion]) -> None:
         more = {
             number
             for fusion, found in zip(fusions, roundings, strict=True)
-            for number, values in found.items()
-            if counts[number] > 1 and any(v not in fusion.values for v in values)
+            for number, ops in found.items()
+            if counts[number] > 1 and any(op.results[0] not in fusion.values for op in ops)
         }
         if more <= kept:
             return
         kept |= more
         for fusion, found in zip(fusions, roundings, strict=True):
-            rounded = [v for number in found.keys() & kept for v in found[number]]
+            rounded = [op.results[0] for number in found.keys() & kept for op in found[number]]
             if any(v in fusion.values for v in rounded):
                 _TAKEN("in another kernel")
                 fusion.values = widened(fusion.flow, fusion.wanted, rounded=rounded)
-
-
-def _mark_quotients(flow: Dataflow, wanted: list[ir.Value]) -> None:
-    """Asks for quotients as eager rounds them, where something decides: a GPU's own are a few units off, and
-    `log(16 / 8) / log(16) * 8` as an integer (the bucket of a position) is then 1 instead of 2.
-    """
-    quotients = [op for g in flow.generics for op in scalar_ops(g) if op.name == "arith.divf"]
-    if quotients:
-        found = decided(flow, wanted)
-        for op in quotients:
-            if op.results[0] in found:
-                op.attributes["kiln.exact"] = ir.UnitAttr.get()
 
 
 def _deciding_operands(op: ir.Operation, deciding: set[ir.Value]) -> list[ir.Value]:

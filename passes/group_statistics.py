@@ -19,6 +19,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import name_of
+from kiln.dialects.rounding import EXACT
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, reduction_dims
 from kiln.passes.group_sums import GroupSum, Statistics
@@ -229,5 +230,5 @@ def _number(value: float, type_: ir.Type) -> ir.Value:
 
 
 def _float(name: str, x: ir.Value, y: ir.Value, *, exact: bool = False) -> ir.Value:
-    attributes = {"kiln.exact": ir.UnitAttr.get()} if exact else {}
+    attributes = {EXACT: ir.UnitAttr.get()} if exact else {}
     return ir.Operation.create(f"arith.{name}", results=[x.type], operands=[x, y], attributes=attributes).result

@@ -21,6 +21,7 @@ from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 from typing_extensions import override
 
+from kiln.dialects.rounding import EXACT
 from kiln.dialects.walk import BlockTail
 from kiln.frontend.distances import DISTANCE
 from kiln.frontend.import_.effects import is_effect, is_token
@@ -256,7 +257,7 @@ class KilnNodeImporter(SymbolicNumbers):
         if ROUNDED in node.meta:
             op.attributes["kiln.rounded"] = ir.UnitAttr.get()
         if DISTANCE in node.meta:
-            op.attributes["kiln.exact"] = ir.UnitAttr.get()
+            op.attributes[EXACT] = ir.UnitAttr.get()
         if needs_strides(target):
             nodes = [a for a in tree_leaves((args, node.kwargs)) if isinstance(a, Node)]
             attach_operand_strides(op, self._tensors(nodes), self.space)

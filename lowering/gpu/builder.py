@@ -197,12 +197,13 @@ class Builder(BlockBuilder):
         return tt.ExternElementwiseOp.create(values, [type_], attributes).results[0]
 
     def instruction(self, name: str, *operands: ir.Value) -> ir.Value:
-        """An instruction of PTX on f32 ("rsqrt.approx.f32") for each element."""
+        """An instruction of PTX on f32 ("rsqrt.approx.f32") or f64, as the operands are, for each element."""
         values = self.together(*operands)
+        register = "d" if tt.element_of(values[0].type) == self.f64 else "f"
         places = ", ".join(f"${i}" for i in range(len(values) + 1))
         attributes: dict[str, ir.Attribute] = {
             "asm_string": ir.StringAttr.get(f"{name} {places};"),
-            "constraints": ir.StringAttr.get(",".join(["=f", *["f"] * len(values)])),
+            "constraints": ir.StringAttr.get(",".join([f"={register}", *[register] * len(values)])),
             "pure": ir.BoolAttr.get(True),
             "packed_element": self._i32(1),
         }

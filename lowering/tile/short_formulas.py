@@ -11,6 +11,7 @@ The analysis follows the error through every op that is computed from the result
 - products, quotients by constants, selections, absolute values and extremes hand a relative error on;
 - a sum hands it on where both terms have one sign. A sum that may cancel, a comparison, a reduction, another function,
   a quotient by the result (but by 1 + exp) end the analysis: the exact formula is used;
+- nothing that decides is computed from it (`EXACT`);
 - what is stored has 16 bits. The relative error is at most an eighth of half a unit in the last place, and the absolute
   one at most `MOST_ABSOLUTE` times the tensors that the sum was multiplied with. Near the end of GELU's tail, where one
   and `erf` cancel, that is all there is to say: f32 itself leaves an error of 2^-25 of one there.
@@ -25,7 +26,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.dialects.elements import element_of
 from kiln.dialects.kiln import name_of
-from kiln.dialects.rounding import is_narrow
+from kiln.dialects.rounding import EXACT, is_narrow
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow
@@ -87,7 +88,7 @@ class _Error:
 def is_short_enough(op: ir.Operation, formulas: dict[str, Formula]) -> bool:
     """Whether the short formula of `op`, in a loop of a fusion, is as good as the exact one for all that is stored."""
     formula = formulas.get(op.name)
-    if formula is None or not isinstance(op.results[0].type, ir.F32Type):
+    if formula is None or EXACT in op.attributes or not isinstance(op.results[0].type, ir.F32Type):
         return False
     if not all(_beside_one(use.owner.operation, op.results[0], formula) for use in op.results[0].uses):
         return False

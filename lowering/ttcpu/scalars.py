@@ -32,6 +32,7 @@ _MATH = {
     *("log1p", "log2", "powf", "round", "roundeven", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 }
 _LIBM = {"lgamma", "tgamma", "hypot", "nextafter", "fdim", "remainder", "exp10", "j0", "j1", "y0", "y1"}
+_UNCONTRACTED = {"add.rn": arith.addf, "sub.rn": arith.subf}
 _ASSEMBLY = {
     "tanh.approx": "math.tanh", "ex2.approx": "math.exp2", "lg2.approx": "math.log2", "rsqrt.approx": "math.rsqrt",
     "sqrt.approx": "math.sqrt", "sin.approx": "math.sin", "cos.approx": "math.cos", "cvt.rpi": "math.ceil",
@@ -220,8 +221,9 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     text = ir.StringAttr(op.attributes["asm_string"]).value
-    if text.startswith("sub.rn.f32 ") and text.count(";") <= 1:
-        return arith.subf(*operands)
+    name = text[:6]
+    if name in _UNCONTRACTED and text.count(";") <= 1:
+        return _UNCONTRACTED[name](*operands)
     found = re.search(r"[a-z0-9]+\.approx|cvt\.r[mp]i", text)
     if found is not None and found.group() == "rcp.approx" and text.count(";") <= 1:
         return arith.divf(b.float_(1.0, type_), operands[0])

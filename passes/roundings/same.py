@@ -8,11 +8,11 @@ rounded there; another one that computes it without its rounding would have anot
 two is off by the rounding of `x`, which is more than one for large `x`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch_mlir import ir
 
-from kiln.dialects.rounding import is_implicit
+from kiln.dialects.rounding import EXACT, is_implicit
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
 
@@ -22,25 +22,28 @@ _Key = tuple[object, ...]
 
 
 class Numbering:
-    """Numbers of tensors: equal ones where equal ops compute them from equal tensors, in whichever fusions."""
+    """Numbers of tensors: equal ones where equal ops compute them from equal tensors, in whichever fusions. is_wanted:
+    of which ops in the bodies of loops it tells the numbers; the implicit roundings unless given.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, is_wanted: Callable[[ir.Operation], bool] = is_implicit) -> None:
+        self._is_wanted = is_wanted
         self._numbers: dict[_Key, int] = {}
         self._tensors: dict[ir.Value, int] = {}
 
-    def add(self, fusion: ir.Operation, flow: Dataflow) -> dict[int, list[ir.Value]]:
-        """Number what a fusion computes; returns its implicit roundings by number. Fusions come in order."""
+    def add(self, fusion: ir.Operation, flow: Dataflow) -> dict[int, list[ir.Operation]]:
+        """Number what a fusion computes; returns the wanted ops by number. Fusions come in order."""
         for argument, operand in zip(flow.block.arguments, fusion.operands, strict=True):
             self._tensors[argument] = self._of(operand)
-        found: dict[int, list[ir.Value]] = {}
+        found: dict[int, list[ir.Operation]] = {}
         for op in flow.ops:
             number = self._number((_form(op), tuple(map(self._of, op.operands)), *self._body(op)))
             for i, result in enumerate(op.results):
                 self._tensors[result] = self._number((number, i))
             if op.name == "linalg.generic":
                 for i, inner in enumerate(scalar_ops(op)):
-                    if is_implicit(inner):
-                        found.setdefault(self._number((number, "rounding", i)), []).append(inner.results[0])
+                    if self._is_wanted(inner):
+                        found.setdefault(self._number((number, "inside", i)), []).append(inner)
         for root, result in zip(flow.roots, fusion.results, strict=True):
             self._tensors[result] = self._of(root)
         return found
@@ -73,6 +76,6 @@ class Numbering:
 
 
 def _form(op: ir.Operation) -> _Key:
-    """Name, attributes and types of an op."""
-    attributes = ((name, op.attributes[name]) for name in sorted(op.attributes))
+    """Name, attributes and types of an op; what a kernel decides does not change its number."""
+    attributes = ((name, op.attributes[name]) for name in sorted(op.attributes) if name != EXACT)
     return op.name, *attributes, *(result.type for result in op.results)

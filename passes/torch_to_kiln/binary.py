@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from kiln.dialects.rounding import EXACT
+
 from .context import LoweringContext
 from .emitter import Argument
 from .registry import lowers
@@ -73,7 +75,7 @@ def add(cx: LoweringContext) -> ir.Value:
 def sub(cx: LoweringContext) -> ir.Value:
     """``x - alpha * y``; rounded by itself if one of them is a mean of the other (``kiln.exact``)."""
     alpha, _ = _scaled(cx, 2)
-    if "kiln.exact" in cx.op.attributes and not alpha:
+    if EXACT in cx.op.attributes and not alpha:
         return cx.elementwise([cx.argument(0), cx.argument(1)], lambda b, x, mean: b.distance(x, mean))
     return cx.elementwise(
         [cx.argument(0), cx.argument(1), *alpha],

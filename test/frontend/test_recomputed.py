@@ -1,7 +1,9 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Gradients in 16 bits of norms over nearly equal elements: as far from float64 as eager's, and no further."""
+"""Gradients in 16 bits of norms over nearly equal elements, and of maxima: the backward graph has the numbers that the
+forward graph had, and is as far from float64 as eager and no further.
+"""
 
 from collections.abc import Callable
 
@@ -48,3 +50,55 @@ def test_norms_of_equal_elements(norm: Callable[..., torch.Tensor], dtype: torch
     floor = 32 * torch.finfo(dtype).eps * max(g.abs().max().item() for g in exact)
     for ours, theirs, right in zip(gradients(compiled, dtype), gradients(norm, dtype), exact, strict=True):
         assert (ours - right).abs().max() <= 2 * (theirs - right).abs().max() + floor
+
+
+def gelu(x: torch.Tensor) -> torch.Tensor:
+    y = F.gelu(x)
+    return y - y[..., 1:].amax(-1, keepdim=True)
+
+
+def gate(x: torch.Tensor) -> torch.Tensor:
+    y = (torch.tanh(x) + 1) * 1.7
+    return y - y[..., 1:].amax(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("function", [gelu, gate])
+def test_maxima_are_found_again(function: Callable[..., torch.Tensor], dtype: torch.dtype, target: str) -> None:
+    """The backward pass computes again what was the largest of a row: by the formula that the forward pass took.
+
+    Each number from 2^-6 to 8 is the largest of a row.
+    """
+    largest = torch.arange(2**15).short().view(dtype)
+    largest = largest[(largest >= 2**-6) & (largest < 8)]
+    x = torch.stack([torch.zeros_like(largest), largest, torch.zeros_like(largest)], 1).repeat(1, 5)
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=kiln.backend, options={"fallback": False, "target": target})
+    leaf = x.clone().requires_grad_()
+    compiled(leaf).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("function", [F.gelu, F.silu], ids=["gelu", "silu"])
+def test_equal_elements_are_their_mean(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype, target: str
+) -> None:
+    """Each channel holds one number: its distance from the mean is 0, and so is the gradient of its scale."""
+    numbers = torch.linspace(0.1, 3, 64 * CHANNELS).to(dtype).view(64, CHANNELS, 1)
+    scale = torch.ones(CHANNELS, dtype=dtype)
+
+    def norm(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return F.instance_norm(function(x), weight=scale)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(norm, backend=kiln.backend, options={"fallback": False, "target": target})
+    x = numbers.expand(-1, -1, 64).contiguous().requires_grad_()
+    scale.requires_grad_()
+    compiled(x, scale).sum().backward()
+    assert x.grad is not None and scale.grad is not None
+    assert x.grad.abs().max() == 0
+    assert scale.grad.abs().max() == 0

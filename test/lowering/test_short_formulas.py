@@ -6,8 +6,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch_mlir import ir
 
-from kiln.dialects import create_context, parse
+from kiln.dialects import create_context, parse, rounding
 from kiln.dialects.walk import ops_inside
 from kiln.lowering.tile.short_formulas import CPU_FORMULAS, GPU_FORMULAS, is_short_enough
 
@@ -51,13 +52,15 @@ func.func @main(%x: tensor<64x{t}>, %y: tensor<64xf32>) -> tensor<64x{t}> {{
 ADD = "%s = arith.addf %r, %one : f32"
 
 
-def chosen(function, first, second, t="bf16", formulas=GPU_FORMULAS):
+def chosen(function, first, second, t="bf16", formulas=GPU_FORMULAS, exact=False):
     same = t == "f32"
     widen = "%v = arith.mulf %in, %one : f32" if same else f"%v = arith.extf %in : {t} to f32"
     narrow = "%q = arith.mulf %p, %one : f32" if same else f"%q = arith.truncf %p : f32 to {t}"
     with create_context():
         module = parse(BODY.format(t=t, function=function, first=first, second=second, widen=widen, narrow=narrow))
         op = next(op for op in ops_inside(module.operation) if op.name == f"math.{function}")
+        if exact:
+            op.attributes[rounding.EXACT] = ir.UnitAttr.get()
         return is_short_enough(op, formulas)
 
 
@@ -88,6 +91,11 @@ def test_what_the_analysis_shows(function, first, second, expected, formulas):
     assert chosen(function, first, second, "bf16", formulas) == expected
     assert chosen(function, first, second, "f16", formulas) == expected
     assert not chosen(function, first, second, "f32", formulas)
+
+
+def test_what_decides_is_exact():
+    assert chosen("erf", ADD, "%p = arith.mulf %s, %w : f32")
+    assert not chosen("erf", ADD, "%p = arith.mulf %s, %w : f32", exact=True)
 
 
 @pytest.mark.parametrize(

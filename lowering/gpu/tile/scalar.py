@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.dialects.rounding import EXACT
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, INSTRUCTIONS, library_symbol
@@ -24,6 +25,7 @@ _SAME = {
     *("arith.maxnumf", "arith.minnumf", "arith.cmpf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"),
 }
 _SHORT = {"math.erf": emit_short_erf, "math.tanh": emit_short_tanh}
+_UNCONTRACTED = {"arith.addf": "add.rn", "arith.subf": "sub.rn"}
 _NARROW = (ir.BF16Type, ir.F16Type, ir.Float8E4M3FNType, ir.Float8E5M2Type)
 
 
@@ -53,10 +55,10 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         results = [_SHORT[name](b, wide[0])]
     elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
-    elif name == "arith.divf" and "kiln.exact" in op.operation.attributes:
+    elif name == "arith.divf" and EXACT in op.operation.attributes:
         results = [b.divf(*wide, precise=True)]
-    elif name == "arith.subf" and "kiln.exact" in op.operation.attributes and element == b.f32 and backend == "cuda":
-        results = [b.instruction("sub.rn.f32", *wide)]
+    elif name in _UNCONTRACTED and EXACT in op.operation.attributes and backend == "cuda":
+        results = [b.instruction(f"{_UNCONTRACTED[name]}.{element}", *wide)]
     elif name in INSTRUCTIONS and element == b.f32 and backend == "cuda":
         results = [b.instruction(INSTRUCTIONS[name], *wide)]
     elif (symbol := library_symbol(name, element, backend)) is not None:
@@ -65,6 +67,7 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         attributes = {a: op.operation.attributes[a] for a in op.operation.attributes}
         attributes.pop("nneg", None)
         attributes.pop("kiln.checked", None)  # GPUs clamp and go on
+        attributes.pop(EXACT, None)
         type_ = tt.with_element(wide[0].type, computed)
         results = [ir.Operation.create(name, results=[type_], operands=wide, attributes=attributes).result]
     else:
