@@ -14,6 +14,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Scratch, Stored, scalar_type
+from kiln.lowering.ttcpu.contractions import contraction
 from kiln.lowering.ttcpu.interleave import stop
 from kiln.lowering.ttcpu.scalars import apply_scalar, is_elementwise, scalar_cost
 from kiln.lowering.ttcpu.settings import Settings
@@ -203,13 +204,15 @@ class Lowering:
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new
             return
-        operands = [self.either(v) for v in op.operands]
+        fused = contraction(op, self.settings.seed) if self.is_approximate else None
+        operands = [self.either(v) for v in (op.operands if fused is None else fused.operands)]
         cost = scalar_cost(name) + sum(o.cost for o in operands if isinstance(o, Block))
         for number, result in enumerate(op.results):
 
             def compute(cursor: Cursor, index: tuple[ir.Value, ...], number: int = number) -> ir.Value:
                 with op.location:  # elements are computed where they are used
-                    return self.apply(op, [cursor.value(o, index) for o in operands])[number]
+                    values = [cursor.value(o, index) for o in operands]
+                    return self.apply(op, values)[number] if fused is None else fused.emit(*values)
 
             type_ = ir.RankedTensorType(result.type)
             self.define(result, Block(type_.shape, scalar_type(type_), compute, cost))

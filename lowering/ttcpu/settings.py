@@ -19,7 +19,8 @@ _MOST_TOGETHER = 256
 class Settings:
     """bounds: each access is compared with its buffer, and one outside is an error in place of an access.
     poison: results and scratch memory hold NaN (all bits set) before a kernel runs.
-    approximate: approximate instructions have an error as large as documented (`approximate.py`).
+    approximate: approximate instructions have an error as large as documented (`approximate.py`), and some sums are
+        contracted (`contractions.py`).
     order, seed: in which order the programs of a grid run. together: how many programs of a kernel with atomics are
     under way at the same time, in the order "shuffled" (`interleave.py`); 1: each runs to its end.
     """
