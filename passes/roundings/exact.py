@@ -37,7 +37,7 @@ def mark_exact(flow: Dataflow, wanted: Sequence[ir.Value]) -> bool:
     compared, and results with which other kernels decide or compare.
     """
     able = [op for g in flow.generics for op in scalar_ops(g) if _may_be_inexact(op)]
-    found = decided(flow, wanted) if able else set()
+    found: set[ir.Value] = decided(flow, wanted) if able else set()
     marked = [op for op in able if op.results[0] in found]
     for op in marked:
         op.attributes[EXACT] = ir.UnitAttr.get()
