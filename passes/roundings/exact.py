@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects.rounding import EXACT
+from kiln.lowering import paths
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
 from kiln.passes.roundings.decisions import decided, is_float
 from kiln.passes.roundings.same import Numbering
 
 __all__ = ["compared", "mark_alike", "mark_exact"]
+
+_TAKEN = paths.group("any exact", "what decides or is compared", "the same in another kernel")
 
 _INEXACT = {"arith.addf", "arith.subf", "arith.divf", "math.erf", "math.exp", "math.tanh"}
 """Sums that are contracted, quotients a few units off on a GPU, and functions with a short formula."""
@@ -40,6 +43,7 @@ def mark_exact(flow: Dataflow, wanted: Sequence[ir.Value]) -> bool:
     found: set[ir.Value] = decided(flow, wanted) if able else set()
     marked = [op for op in able if op.results[0] in found]
     for op in marked:
+        _TAKEN("what decides or is compared")
         op.attributes[EXACT] = ir.UnitAttr.get()
     return bool(marked)
 
@@ -50,9 +54,9 @@ def mark_alike(fusions: Sequence[tuple[ir.Operation, Dataflow]]) -> None:
     numbers = [numbering.add(fusion, flow) for fusion, flow in fusions]
     exact = {n for found in numbers for n, ops in found.items() if any(EXACT in op.attributes for op in ops)}
     for found in numbers:
-        for number in found.keys() & exact:
-            for op in found[number]:
-                op.attributes[EXACT] = ir.UnitAttr.get()
+        for op in (op for number in found.keys() & exact for op in found[number] if EXACT not in op.attributes):
+            _TAKEN("the same in another kernel")
+            op.attributes[EXACT] = ir.UnitAttr.get()
 
 
 def _may_be_inexact(op: ir.Operation) -> bool:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import kiln
+from kiln.lowering import paths
 
 CHANNELS = 16
 
@@ -135,3 +136,19 @@ def test_equal_elements_are_their_mean(
     assert x.grad is not None and scale.grad is not None
     assert x.grad.abs().max() == 0
     assert scale.grad.abs().max() == 0
+
+
+def test_values_of_two_kernels() -> None:
+    """One kernel takes the maxima, another one computes what they are of again: the distance of one element is 0."""
+
+    def columns(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * w + w
+        return torch.exp(y - y.amax(0)), y.cumsum(0)
+
+    torch.manual_seed(0)
+    paths.reset()
+    torch._dynamo.reset()
+    compiled = torch.compile(columns, backend=kiln.backend, options={"fallback": False, "target": "tt-cpu"})
+    found, _ = compiled(torch.randn(2048, 96), torch.randn(96))
+    assert paths.taken()["any exact: the same in another kernel"]
+    assert (found.amax(0) == 1).all()
