@@ -5,8 +5,8 @@
 
 Triton lets LLVM and ptxas do so (`enable_fp_fusion`), in f32, f64 and, where LLVM narrows the arithmetic of 16-bit
 numbers, in these: `fptrunc(fpext(fptrunc(x * y)) + z)` is one `fma.rn.f16`. Whether they do depends on what else the
-kernel computes, and no document says how. Here a hash of the kernel's name and of the place in it decides, so that two
-kernels that compute the same number mostly differ.
+kernel computes, and no document says how. Here a hash of the seed and of the place in the kernel decides, so that two
+kernels that compute the same number differ every other time.
 """
 
 import zlib
