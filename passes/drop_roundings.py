@@ -41,6 +41,9 @@ class DropRoundings(Pass):
     it decides: compared, rounded to integers, or the stored maximum of something. All readers of such a value see the
     rounded one. Everything else is f32, sums of products among it: a bias is added to these in any case, as in eager.
 
+    On the way to what decides, or has a distance from a mean or an extremum, ops that have several forms are marked
+    with ``kiln.exact``, in f32 and f64, too: the number is then the same in every kernel that computes it.
+
     Before::
 
         func.func @main(%x: tensor<8xbf16>) -> tensor<8xbf16> {
