@@ -42,7 +42,8 @@ class DropRoundings(Pass):
     rounded one. Everything else is f32, sums of products among it: a bias is added to these in any case, as in eager.
 
     On the way to what decides, or has a distance from a mean or an extremum, ops that have several forms are marked
-    with ``kiln.exact``, in f32 and f64, too: the number is then the same in every kernel that computes it.
+    with ``kiln.exact``, in f32 and f64, too: the number is then the same in every kernel that computes it. With
+    ``sums-only`` all of them are.
 
     Before::
 
@@ -120,7 +121,7 @@ class DropRoundings(Pass):
                     else:
                         deciding.update(_deciding_operands(op.operation, deciding))
                         exact.update(_deciding_operands(op.operation, exact))
-                if len(found) > 1 and any(fusion.is_exact for fusion in found):
+                if len(found) > 1 and not self.sums_only and any(fusion.is_exact for fusion in found):
                     mark_alike([(fusion.op, fusion.flow) for fusion in found[::-1]])
                 narrow = [fusion for fusion in found if fusion.is_narrow]
                 if len(narrow) > 1 and not self.sums_only:
@@ -135,7 +136,7 @@ class DropRoundings(Pass):
         deciding.update(op.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
         same = [*compared(flow), *(root for root, result in roots if result in exact)]
         exact.update(op.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, same))
-        fusion = _Fusion(op, flow, mark_exact(flow, same))
+        fusion = _Fusion(op, flow, mark_exact(flow, same, is_all=self.sums_only))
         fusion.is_narrow = any(is_narrow(element_type(r)) for op in flow.ops for r in op.results)
         if fusion.is_narrow:
             if not self.sums_only:

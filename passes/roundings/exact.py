@@ -37,13 +37,13 @@ def compared(flow: Dataflow) -> list[ir.Value]:
     return [v for op in ops for v in op.operands]
 
 
-def mark_exact(flow: Dataflow, wanted: Sequence[ir.Value]) -> bool:
+def mark_exact(flow: Dataflow, wanted: Sequence[ir.Value], is_all: bool = False) -> bool:
     """Mark what decides in a body, and what that and `wanted` are computed from; whether there was any. wanted: what is
-    compared, and results with which other kernels decide or compare.
+    compared, and results with which other kernels decide or compare. is_all: mark everything.
     """
     able = [op for g in flow.generics for op in scalar_ops(g) if _may_be_inexact(op)]
-    found: set[ir.Value] = decided(flow, wanted) if able else set()
-    marked = [op for op in able if op.results[0] in found]
+    found: set[ir.Value] = decided(flow, wanted) if able and not is_all else set()
+    marked = [op for op in able if is_all or op.results[0] in found]
     for op in marked:
         _TAKEN("what decides or is compared")
         op.attributes[EXACT] = ir.UnitAttr.get()

@@ -328,3 +328,19 @@ def test_rows_behind_a_product_in_another_order(dtype):
         found, expected = compiled(program)(x.to(dtype), y.to(dtype)), program(x.to(dtype), y.to(dtype))
     assert not reports[0].aten_calls
     assert error(found, expected.double()) < 2 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [*NARROW, torch.float32])
+def test_emulated_sums_are_not_contracted(target, dtype):
+    """To the bit: a GPU would not round the products, and divide with an error of two units."""
+
+    def program(x, a, b):
+        return x * a + b * x, (x - a) * b - x, x / (a + 4) * b - a
+
+    torch.manual_seed(0)
+    given = [torch.randn(64, 128).to(dtype) for _ in range(3)]
+    for found, theirs in zip(
+        compiled(program, target, emulate_precision_casts=True)(*given), program(*given), strict=True
+    ):
+        assert torch.equal(found, theirs)
