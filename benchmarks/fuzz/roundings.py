@@ -83,6 +83,7 @@ class Runs:
         self._roundings: list[float] = []
         self._spacings: list[float] = []
         self._dtypes: list[torch.dtype] = []
+        self._is_new: list[bool] = []  # whether the result of a call has memory of its own
 
     def eager(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """All values as eager computes them."""
@@ -90,7 +91,9 @@ class Runs:
         def record(call: Callable[..., Any], args: Any, kwargs: Any, _: int) -> Any:
             found = _planar_borders(call)(*args, **kwargs)
             is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
-            is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
+            is_shared = is_float and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
+            is_view = is_shared and not _is_write(call)
+            self._is_new.append(is_float and not is_shared)
             self._roundings.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float else 0.0)
             self._dtypes.append(found.dtype if is_float else torch.float64)
             self._spacings.append(_HALF_LEAST.get(found.dtype, 0.0) if is_float else 0.0)
@@ -101,11 +104,16 @@ class Runs:
         with _Calls(record):
             return self._program.trace(inputs)
 
+    def _apart(self, found: Any, args: Any, kwargs: Any, number: int) -> Any:
+        """The result of a call, copied if it is an operand and eager's is not: a cast to the type it has in float64."""
+        is_operand = self._is_new[number] and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
+        return found.clone() if is_operand else found
+
     def wide(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """All values in float64."""
 
         def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = _as_defined(call)(*args, **kwargs)
+            found = self._apart(_as_defined(call)(*args, **kwargs), args, kwargs, number)
             is_apart = self._for_gpu and _bias(call, args) is not None
             if self._errors[number] and not is_apart and _is_exact(self._results[number], found.detach()):
                 self._errors[number] = 2.0**-24 if _EXACT_BY_CHANCE.search(_name(call)) else 0.0
@@ -141,7 +149,7 @@ class Runs:
             return found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
 
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = disturb(_as_defined(call), args, kwargs, number)
+            found = self._apart(disturb(_as_defined(call), args, kwargs, number), args, kwargs, number)
             size, spacing = self._roundings[number], self._spacings[number]
             if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(found)):
                 for x in {id(x) for x in tree_leaves((args, kwargs))} & readers.keys():

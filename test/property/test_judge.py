@@ -384,3 +384,15 @@ def test_a_gpu_takes_denormal_operands_for_zero() -> None:
     check(found, program.make("cpu"), [zeros])
     with pytest.raises(WrongResult):
         check(reference(program, "cpu"), program.make("cpu"), [zeros])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_cast_that_copies_is_a_copy_in_float64(training: bool) -> None:
+    """Where it is none in float64, what is written into it would be written into the input."""
+    lines = ["v0.to(torch.float32)", "v1.transpose(-1, -2).mul_(2)", "v1 + 1"]
+    program = Program([Input((8, 12), torch.bfloat16, 1)], lines, [3])
+    runs = Runs(program)
+    eager = runs.eager(leaves(program) if training else program.make("cpu"))
+    given = leaves(program, "cpu", torch.float64) if training else [x.double() for x in program.make("cpu")]
+    for values in (runs.wide(given), runs.noisy([x.detach() for x in given], 1)):
+        assert torch.equal(values[0].detach(), eager[0].double())
