@@ -32,7 +32,9 @@ _MATH = {
     *("log1p", "log2", "powf", "round", "roundeven", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 }
 _LIBM = {"lgamma", "tgamma", "hypot", "nextafter", "fdim", "remainder", "exp10", "j0", "j1", "y0", "y1"}
-_UNCONTRACTED = {"add.rn": arith.addf, "sub.rn": arith.subf}
+_UNCONTRACTED = {
+    f"{name}.rn.{element}": op for name, op in (("add", arith.addf), ("sub", arith.subf)) for element in ("f32", "f64")
+}
 _ASSEMBLY = {
     "tanh.approx": "math.tanh", "ex2.approx": "math.exp2", "lg2.approx": "math.log2", "rsqrt.approx": "math.rsqrt",
     "sqrt.approx": "math.sqrt", "sin.approx": "math.sin", "cos.approx": "math.cos", "cvt.rpi": "math.ceil",
@@ -221,7 +223,7 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     text = ir.StringAttr(op.attributes["asm_string"]).value
-    name = text[:6]
+    name = text.partition(" ")[0]
     if name in _UNCONTRACTED and text.count(";") <= 1:
         return _UNCONTRACTED[name](*operands)
     found = re.search(r"[a-z0-9]+\.approx|cvt\.r[mp]i", text)

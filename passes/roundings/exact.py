@@ -18,6 +18,7 @@ from kiln.dialects.rounding import EXACT
 from kiln.lowering import paths
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
+from kiln.lowering.tile.short_formulas import CPU_FORMULAS, GPU_FORMULAS
 from kiln.passes.roundings.decisions import decided, is_float
 from kiln.passes.roundings.same import Numbering
 
@@ -25,7 +26,7 @@ __all__ = ["compared", "mark_alike", "mark_exact"]
 
 _TAKEN = paths.group("any exact", "what decides or is compared", "the same in another kernel")
 
-_INEXACT = {"arith.addf", "arith.subf", "arith.divf", "math.erf", "math.exp", "math.tanh"}
+_INEXACT = {"arith.addf", "arith.subf", "arith.divf", *CPU_FORMULAS, *GPU_FORMULAS}
 """Sums that are contracted, functions with a short formula, and quotients, which are a few units off on a GPU:
 `log(16 / 8) / log(16) * 8` as an integer (the bucket of a position) is then 1 instead of 2.
 """
