@@ -23,16 +23,7 @@ from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProbl
 from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.bf16 import has_pairs
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import (
-    Grid,
-    MatrixUnit,
-    Operand,
-    Place,
-    Tile,
-    load_sums,
-    store_sums,
-    sum_products,
-)
+from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, load_sums, store_sums, sum_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.operands import RowsInPlace
 from kiln.lowering.cpu.contraction.vectors import float_unit, fold

@@ -14,14 +14,4 @@ imports none of them.
 from kiln.lowering.cpu.contraction.sums import Grid, Operand, load_sums, multiply_step, store_sums, sum_products
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = [
-    "Grid",
-    "MatrixUnit",
-    "Operand",
-    "Place",
-    "Tile",
-    "load_sums",
-    "multiply_step",
-    "store_sums",
-    "sum_products",
-]
+__all__ = ["Grid", "MatrixUnit", "Operand", "Place", "Tile", "load_sums", "multiply_step", "store_sums", "sum_products"]

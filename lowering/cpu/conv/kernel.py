@@ -25,13 +25,7 @@ class ConvKernel:
     unit: VectorUnit
 
     def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: Any,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
+        self, b: Builder, p: ConvProblem, s: Any, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
         self.sum_type, self.width = element_type(p.sum_dtype), s.width

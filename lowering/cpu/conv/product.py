@@ -17,14 +17,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.isa import Isa
-from kiln.lowering.cpu.matmul import (
-    Buffers,
-    Epilogue,
-    MatmulProblem,
-    choose_schedule,
-    emit_matmul,
-    scratch_bytes,
-)
+from kiln.lowering.cpu.matmul import Buffers, Epilogue, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
 
 
 def choose_product(p: ConvProblem, isa: Isa) -> GemmConvSchedule | None:

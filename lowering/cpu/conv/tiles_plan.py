@@ -25,17 +25,7 @@ from kiln.lowering.cpu.problem import Size
 from kiln.lowering.cpu.rules import ConvolutionRules
 from kiln.lowering.cpu.sizes import even_part, round_up
 
-__all__ = [
-    "BLOCK",
-    "ROWS",
-    "Copy",
-    "choose_tiles",
-    "copy_of",
-    "depth_of",
-    "fits_tiles",
-    "is_flat",
-    "takes_tiles",
-]
+__all__ = ["BLOCK", "ROWS", "Copy", "choose_tiles", "copy_of", "depth_of", "fits_tiles", "is_flat", "takes_tiles"]
 
 BLOCK = amx.AMX_BF16.depth
 """Elements of bf16 in a row of a tile."""

@@ -15,17 +15,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
 from kiln.lowering.cpu.problem import known
 
-__all__ = [
-    "Phase",
-    "Run",
-    "Span",
-    "Valid",
-    "Window",
-    "everywhere",
-    "find_phases",
-    "row_count",
-    "tile_runs",
-]
+__all__ = ["Phase", "Run", "Span", "Valid", "Window", "everywhere", "find_phases", "row_count", "tile_runs"]
 
 Valid = tuple[tuple[int, int], ...]
 """For each column of the window the range of a tile's pixels that have input for it."""
@@ -229,12 +219,7 @@ class Window:
         return self._loop(body, self.axes, self.b.addi(self.x, shift), [], acc)
 
     def _loop(
-        self,
-        body: Step,
-        axes: Sequence["_Forward | _Backward"],
-        x: Index,
-        index: list[Index],
-        acc: Sequence[ir.Value],
+        self, body: Step, axes: Sequence["_Forward | _Backward"], x: Index, index: list[Index], acc: Sequence[ir.Value]
     ) -> list[ir.Value]:
         if not axes:
             return list(body(x, index, list(acc)) or ())
