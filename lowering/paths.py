@@ -15,7 +15,7 @@ addition to a dictionary.
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -47,6 +47,12 @@ class Group:
         key = f"{self.name}: {path}"
         _COUNTS[key] = _COUNTS.get(key, 0) + 1
         return reason
+
+    def those(self, taken: Mapping[str, object]) -> None:
+        """The paths whose value is true were taken."""
+        for path, is_so in taken.items():
+            if is_so:
+                self(path)
 
 
 def group(name: str, *names: str | Iterable[str], needs: dict[str, str] | None = None) -> Group:

@@ -59,10 +59,7 @@ def emit_attention(
     pairs = has_pairs(problem.dtype, schedule.width, target())
     tiles = isinstance(schedule, AmxFlashSchedule)
     _TAKEN("tiles" if tiles else "pairs" if pairs else "vectors")
-    if operands.mask is not None:
-        _TAKEN("mask")
-    if problem.causal:
-        _TAKEN("causal")
+    _TAKEN.those({"mask": operands.mask is not None, "causal": problem.causal})
     unit = AMX_BF16 if tiles else float_unit("f32", schedule.width, pairs=pairs)
     Attention(b, problem, schedule, operands, epilogue, ctx, unit).emit()
 

@@ -67,14 +67,13 @@ def emit_conv(
     if missing is not None:
         raise ValueError(f"convolution kernel {schedule.kernel!r} needs {missing}")
     _TAKEN(f"{schedule.how}, transposed" if problem.transposed else schedule.how)
-    for path, is_so in (
-        ("groups", problem.groups > 1),
-        ("dilation", any(axis.dilation > 1 for axis in problem.axes)),
-        ("three dims", len(problem.axes) > 2),
-        ("planar image", problem.column.x_stride == 1),
-    ):
-        if is_so:
-            _TAKEN(path)
+    taken = {
+        "groups": problem.groups > 1,
+        "dilation": any(axis.dilation > 1 for axis in problem.axes),
+        "three dims": len(problem.axes) > 2,
+        "planar image": problem.column.x_stride == 1,
+    }
+    _TAKEN.those(taken)
     _KERNELS[type(schedule)](b, problem, schedule, operands, epilogue, ctx).emit()
 
 

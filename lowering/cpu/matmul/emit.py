@@ -86,14 +86,13 @@ def _mark(problem: MatmulProblem, schedule: GemmSchedule) -> None:
     """Tell which special paths a product takes."""
     _TAKEN(schedule.how)
     kc = getattr(schedule, "kc", None)
-    for path, is_so in (
-        ("packed rhs", getattr(schedule, "packed", False)),
-        ("packed by threads", getattr(schedule, "pack_rhs", False)),
-        ("batch", problem.batch),
-        ("sums in steps of k", isinstance(problem.k, int) and kc is not None and problem.k > kc),
-    ):
-        if is_so:
-            _TAKEN(path)
+    taken = {
+        "packed rhs": getattr(schedule, "packed", False),
+        "packed by threads": getattr(schedule, "pack_rhs", False),
+        "batch": problem.batch,
+        "sums in steps of k": isinstance(problem.k, int) and kc is not None and problem.k > kc,
+    }
+    _TAKEN.those(taken)
 
 
 def scratch_bytes(problem: MatmulProblem, schedule: GemmSchedule) -> int:

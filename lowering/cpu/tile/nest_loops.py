@@ -74,17 +74,16 @@ class NestEmitter:
 
     def emit(self) -> None:
         """The whole nest at the current insertion point."""
-        for path, is_so in (
-            ("without vectors", self.nest.lane is None),
-            ("transposed tiles", isinstance(self.stage, Stage)),
-            ("lanes among threads", self.nest.split_lane),
-            ("functions of rows", self.nest.functions),
-            ("cut at concatenations", bool(self.nest.cuts)),
-            ("cut at unknown borders", not all(map(is_known, self.nest.cuts))),
-            ("turns written out", self.nest.turns is not None),
-        ):
-            if is_so:
-                _TAKEN(path)
+        taken = {
+            "without vectors": self.nest.lane is None,
+            "transposed tiles": isinstance(self.stage, Stage),
+            "lanes among threads": self.nest.split_lane,
+            "functions of rows": self.nest.functions,
+            "cut at concatenations": self.nest.cuts,
+            "cut at unknown borders": not all(map(is_known, self.nest.cuts)),
+            "turns written out": self.nest.turns is not None,
+        }
+        _TAKEN.those(taken)
         self._level(0)
         if isinstance(self.stage, RowStage) and self.stage.is_used:
             _TAKEN("transposed rows")

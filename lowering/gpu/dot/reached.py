@@ -80,11 +80,11 @@ def mark_conv(conv: Convolution, schedule: ConvSchedule) -> None:
     """Tell which special paths a convolution takes."""
     CONV(schedule.how)
     weight = ir.RankedTensorType(conv.op.operands[1].type).shape
-    for path, is_so in (
-        ("groups", conv.groups > 1),
-        ("padding", any(conv.padding)),
-        ("dilation", any(n > 1 for n in conv.dilation)),
-        ("rows as channels", weight[-1] > conv.kernel[-1]),
-    ):
-        if is_so:
-            CONV(path)
+    CONV.those(
+        {
+            "groups": conv.groups > 1,
+            "padding": any(conv.padding),
+            "dilation": any(n > 1 for n in conv.dilation),
+            "rows as channels": weight[-1] > conv.kernel[-1],
+        }
+    )
