@@ -3,14 +3,14 @@
 
 """What the kernels of all named ops are given: sizes, types of sums, a thread's share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 
-__all__ = ["KernelContext", "Size", "Summed", "element_type", "in_vectors", "known", "offset_of", "unflatten"]
+__all__ = ["KernelContext", "Size", "Summed", "element_type", "in_vectors", "known", "offset_of", "unflatten", "volume"]
 
 Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
 
@@ -44,9 +44,7 @@ class KernelContext:
 
         A part is units in a row, or (`in_turn`) every `nt`-th: of units that take longer and longer.
         """
-        total: Index = 1
-        for size in sizes:
-            total = b.muli(total, known(size))
+        total = volume(b, sizes)
         bounds = (self.tid, total, self.nt) if in_turn else (*b.split(self.tid, self.nt, total), 1)
         b.for_(*bounds, lambda i: body(*unflatten(b, i, sizes)))
 
@@ -62,6 +60,14 @@ def known(size: Size) -> Index:
     if size is None:
         raise ValueError("sizes must be given as ints or index values when code is emitted")
     return size
+
+
+def volume(b: Builder, sizes: Iterable[Size]) -> Index:
+    """The product of the sizes."""
+    total: Index = 1
+    for size in sizes:
+        total = b.muli(total, known(size))
+    return total
 
 
 def unflatten(b: Builder, flat: Index, sizes: Sequence[Index | None]) -> list[Index]:

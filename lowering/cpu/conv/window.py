@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
-from kiln.lowering.cpu.problem import known
+from kiln.lowering.cpu.problem import known, volume
 
 __all__ = ["Phase", "Run", "Span", "Valid", "Window", "everywhere", "find_phases", "row_count", "tile_runs"]
 
@@ -188,10 +188,7 @@ Step = Callable[[Index, Sequence[Index], list[ir.Value]], list[ir.Value] | None]
 
 def row_count(b: Builder, p: ConvProblem) -> Index:
     """The rows of one image of the result, in all of its planes."""
-    count: Index = 1
-    for axis in p.lines:
-        count = b.muli(count, known(axis.results))
-    return count
+    return volume(b, (axis.results for axis in p.lines))
 
 
 class Window:

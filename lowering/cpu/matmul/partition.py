@@ -11,7 +11,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import Epilogue, MatmulProblem
-from kiln.lowering.cpu.problem import KernelContext, in_vectors, known
+from kiln.lowering.cpu.problem import KernelContext, in_vectors, known, volume
 
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
 
@@ -27,10 +27,7 @@ def for_each_block(
     exact tiles.
     """
     m, n, rules = known(problem.m), known(problem.n), target().rules.loops
-    batches: Index = 1
-    for size in problem.batch:
-        batches = b.muli(batches, known(size))
-    row_blocks, height = b.ceildivi(m, mc), mc
+    batches, row_blocks, height = volume(b, problem.batch), b.ceildivi(m, mc), mc
     col_blocks = b.ceildivi(n, nc)
     blocks = b.muli(batches, b.muli(row_blocks, col_blocks))
     few = b.andc(b.cmpi("slt", blocks, b.muli(ctx.nt, 4)), b.cmpi("ne", b.remi(blocks, ctx.nt), 0))
