@@ -52,7 +52,7 @@ class KernelContext:
 def element_type(name: str) -> ir.Type:
     """The builtin type of a dtype name."""
     types = {"f32": ir.F32Type, "f64": ir.F64Type, "bf16": ir.BF16Type, "f16": ir.F16Type}
-    return types[name].get()
+    return types[name].get() if name in types else ir.IntegerType.get_signless(int(name.removeprefix("i")))
 
 
 def known(size: Size) -> Index:

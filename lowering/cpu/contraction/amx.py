@@ -20,7 +20,7 @@ Linux gives a process the state for tiles when it asks (`kiln.runtime.amx`); `is
 given, so that `has_amx` is the one question to ask.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
@@ -88,17 +88,9 @@ class AmxUnit(MatrixUnit):
         _instruction(b, "tilestored64", _number(b, tile), *_rows(b, place))
 
 
-AMX_BF16 = AmxUnit(name="AMX bf16", operands="bf16", sums="f32", depth=32, group=2, instruction="tdpbf16ps")
-AMX_INT8 = AmxUnit(name="AMX i8", operands="i8", sums="i32", depth=64, group=4, instruction="tdpbssd")
-AMX_BF16X3 = AmxUnit(
-    name="AMX f32",
-    operands="f32",
-    sums="f32",
-    depth=32,
-    group=2,
-    instruction="tdpbf16ps",
-    terms=((0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (0, 2)),
-)
+AMX_BF16 = AmxUnit(operands="bf16", sums="f32", depth=32, group=2, instruction="tdpbf16ps")
+AMX_INT8 = AmxUnit(operands="i8", sums="i32", depth=64, group=4, instruction="tdpbssd")
+AMX_BF16X3 = replace(AMX_BF16, operands="f32", terms=((0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (0, 2)))
 """f32 as the sum of three bf16 (parts.py): six of the nine products of parts."""
 
 
@@ -115,4 +107,5 @@ def _rows(b: Builder, place: Place) -> tuple[ir.Value, ir.Value]:
 
 
 def _instruction(b: Builder, name: str, *operands: ir.Value) -> None:
+    """Every instruction is emitted here: tests replace this function by an emulation."""
     call_void(name, *operands)

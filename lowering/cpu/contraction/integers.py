@@ -100,5 +100,4 @@ def integer_unit(width: int, cpu: Isa, *, along_k: bool = False) -> IntegerUnit:
         feature, intrinsic = names.get(width, ("", ""))
         intrinsic = intrinsic if feature and cpu.has(feature) else ""
     shape = shape_of(width, group, along_k)
-    name = intrinsic or "products of 32 bits"
-    return IntegerUnit(name=name, operands="i8", sums="i32", shifted=shifted, intrinsic=intrinsic, **shape)
+    return IntegerUnit(operands="i8", sums="i32", shifted=shifted, intrinsic=intrinsic, **shape)

@@ -138,6 +138,7 @@ class InPanels(Provider):
     side: "left" or "right". exact: single tiles behind the last whole run.
     """
 
+    in_scratch = False
     strips = False
     begun: Index = 0
     """The first step of the piece that is in scratch."""
@@ -149,17 +150,12 @@ class InPanels(Provider):
         super().__init__(b, unit, lines, count, cell)
         self.scratch, self.exact, self.size = scratch, exact, unit.rows if side == "left" else unit.columns
 
-    @property
-    def origin(self) -> Index:
-        """The element with which the words of a piece begin."""
-        return self.start
-
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, s, group = self.b, self.scratch, self.unit.group
+        b, s, group, origin = self.b, self.scratch, self.unit.group, 0 if self.in_scratch else self.start
 
         def tiles(i: Index, count: int) -> None:
-            first = self.origin if self.strips else b.addi(self.origin, b.muli(i, s.line * group))
+            first = origin if self.strips else b.addi(origin, b.muli(i, s.line * group))
 
             def place(part: int, n: int, k: Index) -> Place:
                 deep, line = b.muli(b.subi(k, self.begun), s.panel), s.at(b, part, n * self.size)
@@ -178,7 +174,7 @@ class InScratch(InPanels):
     some steps of k of it. turned: lines are neighbours in scratch, as those of a right operand have to be.
     """
 
-    makes = True
+    in_scratch = True
 
     def __init__(
         self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int, *, side: str,
@@ -190,11 +186,6 @@ class InScratch(InPanels):
         self.seen = words.range if isinstance(words, FloatWords) else None
         self.makes, self.strips = not strips, strips
         self.is_padded = side == "left" and not unit.is_numbered  # whole runs hold numbers, so that none is slow
-
-    @property
-    @override
-    def origin(self) -> Index:
-        return 0
 
     @override
     def begin(self) -> None:

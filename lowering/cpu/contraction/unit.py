@@ -55,7 +55,6 @@ class MatrixUnit:
     changes from one to the next. An operand that is no sum of parts has one.
     """
 
-    name: str
     operands: str
     sums: str
     rows: int

@@ -23,6 +23,7 @@ from kiln.lowering.cpu.bf16 import LANES, as_pairs, from_memory, interleave
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 from kiln.lowering.cpu.intrinsics import call
+from kiln.lowering.cpu.problem import element_type
 
 __all__ = ["VectorUnit", "float_unit", "fold", "shape_of"]
 
@@ -36,10 +37,6 @@ class VectorUnit(MatrixUnit):
     rows: int = 1
     registers: int = 1 << 16
 
-    def element(self, b: Builder) -> ir.Type:
-        """The type of a sum."""
-        return {"f32": b.f32, "f64": b.f64, "i32": b.i32}[self.sums]
-
     @property
     @override
     def is_numbered(self) -> bool:
@@ -47,7 +44,7 @@ class VectorUnit(MatrixUnit):
 
     def zero(self, b: Builder, register: int = 0) -> ir.Value:
         """Sums that are zero."""
-        return b.zero(b.vec(self.width, self.element(b)))
+        return b.zero(b.vec(self.width, element_type(self.sums)))
 
     def load(self, b: Builder, register: int, place: Place, side: str) -> Tile:
         """An operand as `multiply_accumulate` takes it."""
@@ -95,12 +92,12 @@ class _Fma(VectorUnit):
     """Fused multiply-adds of floats, widened (or integers converted) to the type of the sums."""
 
     def everywhere(self, b: Builder, place: Place) -> ir.Value:
-        x = b.cast_float(b.load(place.buffer, place.at), self.element(b))
+        x = b.cast_float(b.load(place.buffer, place.at), element_type(self.sums))
         return b.broadcast(x, self.width)
 
     def columns_at(self, b: Builder, place: Place) -> ir.Value:
         x = b.vload(place.buffer, place.at, self.width, place.mask)
-        return b.cast_float(x, self.element(b))
+        return b.cast_float(x, element_type(self.sums))
 
     def along(self, b: Builder, place: Place, side: str) -> ir.Value:
         return self.columns_at(b, place)
@@ -151,10 +148,8 @@ def float_unit(
     pairs: VDPBF16PS, where `has_pairs`; in_rows: right tiles are rows, which it interleaves.
     """
     if pairs:
-        return _PairsOfBf16(
-            name="VDPBF16PS", operands="bf16", sums="f32", in_rows=in_rows, **shape_of(width, 2, along_k)
-        )
-    return _Fma(name="FMA", operands=sums, sums=sums, **shape_of(width, 1, along_k))
+        return _PairsOfBf16(operands="bf16", sums="f32", in_rows=in_rows, **shape_of(width, 2, along_k))
+    return _Fma(operands=sums, sums=sums, **shape_of(width, 1, along_k))
 
 
 def fold(b: Builder, sums: Sequence[Tile], wide: int) -> list[ir.Value]:

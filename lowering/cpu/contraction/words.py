@@ -16,6 +16,7 @@ from torch_mlir.dialects import arith, llvm
 from kiln.lowering.cpu.bf16 import from_memory
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit
+from kiln.lowering.cpu.problem import element_type
 from kiln.lowering.cpu.transpose import transpose_registers
 
 __all__ = ["LANES", "Lines", "Words", "pack"]
@@ -45,10 +46,8 @@ class Words:
         self.b, self.lines, self.group, self.lanes = b, lines, unit.group, unit.columns
         self.operands = unit.operands
         self.is_widened = unit.operands == "i8" and unit.bits(side) == 16
-        word = ir.IntegerType.get_signless(unit.group * unit.bits(side))
-        if unit.group == 1:
-            word = {"f32": b.f32, "f64": b.f64}[unit.operands]
-        self.vector = b.vec(self.lanes, word)
+        word = unit.operands if unit.group == 1 else f"i{unit.group * unit.bits(side)}"
+        self.vector = b.vec(self.lanes, element_type(word))
 
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
         """Words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""

@@ -45,7 +45,7 @@ from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import call_gemm
-from kiln.lowering.cpu.problem import KernelContext, known, offset_of
+from kiln.lowering.cpu.problem import KernelContext, element_type, known, offset_of
 from kiln.lowering.cpu.sizes import LINE
 
 __all__ = ["Tiles", "begin_sharing"]
@@ -83,7 +83,7 @@ class Tiles:
         self.left_lines = Lines(left, known(self.p.lhs_strides[-2]), known(self.p.lhs_strides[-1]))
         self.right_lines = Lines(right, known(self.p.rhs_strides[-1]), known(self.p.rhs_strides[-2]))
         lay = self.layout
-        element = {"i32": b.i32, "f32": b.f32, "f64": b.f64}[self.unit.sums]
+        element = element_type(self.unit.sums)
         self.scratch_sums = Place(self.area("sums", lay["mc"] * lay["nc"], element), 0, lay["nc"])
         if self.plan.transposed:
             self.turned = Place(self.area("turned", lay["mc"] * lay["nc"], element), 0, lay["mc"])
@@ -125,9 +125,7 @@ class Tiles:
         words = self.words(lines, side)
         part = lay[f"{side}_part"]
         word, elements = words.vector.element_type, plan.parts * part
-        kind = word if unit.group == 1 else ir.BF16Type.get()
-        if unit.operands == "i8":
-            kind = ir.IntegerType.get_signless(unit.bits(side))
+        kind = word if unit.group == 1 else element_type(f"i{unit.bits(side)}" if unit.operands == "i8" else "bf16")
         views = self.area(side, elements, word), self.area(side, elements * unit.group, kind)
         pitch = lay["left_pitch"]
         if place == "place":
