@@ -53,11 +53,6 @@ def block_rows(problem: MatmulProblem, m: int, most: int) -> int:
     return min(most, max(m, 1)) if isinstance(problem.m, int) else most
 
 
-def block_columns(panel: int, most: int) -> int:
-    """Columns of a block: whole panels, `most` or one of them."""
-    return panel * max(1, most // panel)
-
-
 def piece_steps(k: Size, most: int, unit: int = 1, near: bool = False) -> int:
     """Steps of k of a piece (or rows of one), a multiple of `unit`: equal pieces of at most (near: of about) `most`."""
     if not isinstance(k, int) or k <= 0:
@@ -70,11 +65,12 @@ def in_panels(
     unit: int = 1, near: bool = False, **more: bool,
 ) -> _Panels:  # fmt: skip
     """A schedule of panels for about m rows. tile: rows, vectors and their lanes. most: steps of k, rows and columns of
-    a block. unit, near: see `piece_steps`. more: the other fields.
+    a block, whose columns are whole panels. unit, near: see `piece_steps`. more: the other fields.
     """
     (mr, nv, width), (steps, rows, columns) = tile, most
-    mc, nc = block_rows(problem, m, rows), block_columns(nv * width, columns)
-    return kind(mr=mr, nv=nv, width=width, mc=mc, nc=nc, kc=piece_steps(problem.k, steps, unit, near), **more)
+    nc = nv * width * max(1, columns // (nv * width))
+    mc, kc = block_rows(problem, m, rows), piece_steps(problem.k, steps, unit, near)
+    return kind(mr=mr, nv=nv, width=width, mc=mc, nc=nc, kc=kc, **more)
 
 
 def is_large(problem: MatmulProblem, isa: Isa) -> bool:

@@ -4,6 +4,7 @@
 """`emit_matmul`: from a scheduled matmul problem to loops."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kiln.dialects.schedules import kernels
@@ -17,7 +18,7 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16Schedule,
 )
 from kiln.lowering import paths
-from kiln.lowering.cpu.builder import Builder, Condition
+from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.matmul.plan import TileSchedule, tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, MatmulProblem
 from kiln.lowering.cpu.matmul.tiles import Tiles
@@ -50,12 +51,8 @@ def emit_matmul(
     rest = (operands, epilogue, ctx)
     _mark(problem, schedule)
     if isinstance(schedule, ByRowsSchedule):
-        few: Condition = b.cmpi("sle", known(problem.m), schedule.limit)
-        b.if_(
-            few,
-            lambda: emit_matmul(b, problem, schedule.small, *rest),
-            lambda: emit_matmul(b, problem, schedule.large, *rest),
-        )
+        small, large = (partial(emit_matmul, b, problem, part, *rest) for part in (schedule.small, schedule.large))
+        b.if_(b.cmpi("sle", known(problem.m), schedule.limit), small, large)
     else:
         missing = _missing(problem, schedule)
         if missing is not None:

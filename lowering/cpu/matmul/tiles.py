@@ -19,7 +19,6 @@ below 2^-100, a block is the library's.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -138,9 +137,10 @@ class Tiles:
         elif lines.stride == 1 and not (unit.is_numbered or plan.is_shifted):
             # Stays as in memory; of rows that are summed, steps of k are neighbours.
             scratch, turned = Scratch(*views, part, 1, lay["left_row"]), True
-        cell = None if strips else self.cell(int(not is_left))
-        how: dict[str, Any] = {"exact": exact, "strips": strips, "cell": cell}
-        return InScratch(self.b, unit, words, scratch, count, side=side, turned=turned, **how)
+        return InScratch(
+            self.b, unit, words, scratch, count, side=side, turned=turned, exact=exact, strips=strips,
+            cell=self.cell(int(not is_left)),
+        )  # fmt: skip
 
     def cell(self, n: int) -> tuple[ir.Value, int] | None:
         """Where it is said what of an operand is packed, if a piece is all of k."""
@@ -233,13 +233,16 @@ class Tiles:
         the piece of k and the step in it.
         """
         b, unit, (pc, at), (i, high, lefts), (j, wide, rights) = self.b, self.unit, step, left, right
+
+        def later(tiles: Operand) -> Operand:
+            return lambda part, n, k: tiles(part, n, b.addi(at, k))
+
         first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
-        left_tiles, right_tiles = (partial(_later, b, at, tiles) for tiles in (lefts, rights))
         grid, filled = Grid(high, wide), self.left.filled and self.right.filled or unit.depth == 1
         place, is_short = partial(self.place, i, j), isinstance(depth, int) and depth <= _WRITTEN_OUT
         begun = load_sums(b, unit, grid, place, first) if unit.is_numbered else None
         sums = sum_products(
-            b, unit, grid, left_tiles, right_tiles, depth, begun, filled=filled, runs=fetch,
+            b, unit, grid, later(lefts), later(rights), depth, begun, filled=filled, runs=fetch,
             unrolled=is_short and not unit.is_numbered,
         )  # fmt: skip
         if unit.is_numbered:
@@ -341,8 +344,3 @@ class Tiles:
         if seen:
             b.if_(arith.ori(*seen), by_library)
         run_epilogue(b, self.epilogue, batch, origin, size, sums, self.plan.width)
-
-
-def _later(b: Builder, first: Index, tiles: Operand, part: int, n: int, k: Index) -> Place | ir.Value:
-    """An operand from step `first` on."""
-    return tiles(part, n, b.addi(first, k))

@@ -8,7 +8,6 @@ is inside of a parallel region, runs sequentially.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from torch_mlir import ir
 from torch_mlir.dialects import func, llvm
@@ -84,14 +83,14 @@ def call_gemm(
     """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`, by the library."""
     (rows, cols), k, element, name = size, known(p.k), element_type(p.sum_dtype), _NAMES[p.dtype]
     turned = *p.rhs_strides[:-2], p.rhs_strides[-1], p.rhs_strides[-2]
-    lhs = _operand(b, operands.lhs, operands.lhs_offset, [*batch, origin[0]], p.lhs_strides, known(p.m), k)
-    rhs = _operand(b, operands.rhs, operands.rhs_offset, [*batch, origin[1]], turned, known(p.n), k)
-    letters = [b.int_(ord(letter), b.i8) for letter in ("T" if rhs.along_k else "N", "N" if lhs.along_k else "T")]
-    m, n, length, lda, ldb, ldc = (
-        b.integer_of(x, b.i32) for x in (cols, rows, k, rhs.pitch, lhs.pitch, b.maxi(sums.stride, b.maxi(cols, 1)))
-    )
+    lhs, ldb = _operand(b, operands.lhs, operands.lhs_offset, [*batch, origin[0]], p.lhs_strides, known(p.m), k)
+    rhs, lda = _operand(b, operands.rhs, operands.rhs_offset, [*batch, origin[1]], turned, known(p.n), k)
+    transposed = "T" if p.rhs_strides[-2] == 1 else "N", "N" if p.lhs_strides[-1] == 1 else "T"
+    letters = [b.int_(ord(letter), b.i8) for letter in transposed]
+    ldc = b.maxi(sums.stride, b.maxi(cols, 1))
+    m, n, length, lda, ldb, ldc = (b.integer_of(x, b.i32) for x in (cols, rows, k, lda, ldb, ldc))
     one, zero, result = b.float_(1.0, element), b.zero(element), b.address(sums.buffer, sums.at)
-    arguments = [*letters, m, n, length, one, rhs.address, lda, lhs.address, ldb, zero, result, ldc]
+    arguments = [*letters, m, n, length, one, rhs, lda, lhs, ldb, zero, result, ldc]
     pointer = ir.Type.parse("!llvm.ptr")
     for i, x in enumerate(arguments):
         if x.type != pointer:
@@ -101,24 +100,15 @@ def call_gemm(
     func.call([], name, arguments)
 
 
-class _Operand(NamedTuple):
-    """Where a block's lines begin, the elements from line to line, and whether those of a line are neighbours (else
-    those of a step of k are, and `pitch` is that from step to step).
-    """
-
-    address: ir.Value
-    pitch: Index
-    along_k: bool
-
-
 def _operand(
     b: Builder, buffer: ir.Value, offset: Index, first: list[Index], strides: Sequence[Size], lines: Index, k: Index
-) -> _Operand:
-    """strides: of [*batch, line, k]. first: the index of the block's first line."""
-    along_k = strides[-1] == 1
-    pitch, extent = (strides[-2], k) if along_k else (strides[-1], lines)
+) -> tuple[ir.Value, Index]:
+    """The address of a block's lines, and the elements from line to line, whose steps of k are neighbours, or from step
+    to step, whose lines are. strides: of [*batch, line, k]. first: the index of the block's first line.
+    """
+    pitch, extent = (strides[-2], k) if strides[-1] == 1 else (strides[-1], lines)
     at = offset_of(b, offset, first, strides[:-1])
-    return _Operand(b.address(buffer, at), b.maxi(known(pitch), b.maxi(extent, 1)), along_k)
+    return b.address(buffer, at), b.maxi(known(pitch), b.maxi(extent, 1))
 
 
 def _declare(b: Builder, name: str, types: list[ir.Type]) -> None:
