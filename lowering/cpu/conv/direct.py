@@ -65,29 +65,22 @@ class Direct(RowKernel, BlockKernel):
     def emit(self) -> None:
         """This thread's share; a unit is a part of a row of an image."""
         b, p = self.b, self.p
-        parts, rows = b.ceildivi(known(p.column.results), self.span), row_count(b, p)
+        columns = known(p.column.results)
+        parts, rows = b.ceildivi(columns, self.span), row_count(b, p)
         units = b.muli(b.muli(known(p.images), rows), parts)
 
-        def unit(u: Index, group: Index, channel: Index, count: Index, start: Index) -> None:
+        def unit(u: Index, group: Index, channel: Index, count: Index, _: Index) -> None:
             image, row, part = unflatten(b, u, (p.images, rows, parts))
-            self.part(group, channel, count, image, row, part, parts)
+            window = Window(b, p, self.image_at(image, b.muli(group, p.channels)), row)
+            if isinstance(columns, int) and isinstance(p.column.size, int):
+                start = b.muli(part, self.span)
+                stop = b.mini(b.addi(start, self.span), columns)
+            else:
+                start, stop = b.split(part, parts, columns)
+            self.row(window, start, stop)
+            self.finish(image, row, channel, count, start, b.subi(stop, start))
 
         self.share(units, b.maxi(units, 1), False, unit)
-
-    def part(
-        self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
-    ) -> None:
-        """A part of one row of the result: sums into scratch, then the epilogue."""
-        b, p = self.b, self.p
-        window = Window(b, p, self.image_at(image, b.muli(group, p.channels)), row)
-        columns = known(p.column.results)
-        if isinstance(columns, int) and isinstance(p.column.size, int):
-            start = b.muli(part, self.span)
-            stop = b.mini(b.addi(start, self.span), columns)
-        else:
-            start, stop = b.split(part, parts, columns)
-        self.row(window, start, stop)
-        self.finish(image, row, channel, count, start, b.subi(stop, start))
 
     @property
     def span(self) -> int:

@@ -79,9 +79,7 @@ def _lines(p: ConvProblem) -> int | None:
 
 
 def _depthwise(p: ConvProblem, width: int, tasks: int) -> DepthwiseConvSchedule:
-    mr = 8
-    if isinstance(p.column.results, int):
-        mr = even_part(p.column.results, 8)
+    mr = even_part(p.column.results, 8) if isinstance(p.column.results, int) else 8
     span = -(-p.groups // width) * width
     lines = _lines(p)
     if lines is not None and lines < tasks:

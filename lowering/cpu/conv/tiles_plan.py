@@ -111,22 +111,16 @@ def is_flat(p: ConvProblem) -> bool:
 def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
     """The schedule: of a line all pixels are a chunk, and packed weights serve all units that are copied together."""
     rules = isa.rules.convolutions
-    order = _order(p, rules)
-    width = ROWS
+    order, columns, width = _order(p, rules), p.column.results, ROWS
     nv = 2 if p.outputs > width else 1
-    in_place = (
-        is_flat(p)
-        and p.channels % BLOCK == 0
-        and p.x_strides[1] == 1
-        and isinstance(p.column.results, int)
-        and p.column.results >= ROWS
-    )
+    in_place = is_flat(p) and p.channels % BLOCK == 0 and p.x_strides[1] == 1
+    in_place = in_place and isinstance(columns, int) and columns >= ROWS
     budget = int(rules.copy_share * isa.l2_bytes)
     if is_flat(p):
         rows = chunk = rules.chunk_pixels
-        if isinstance(p.column.results, int):  # even parts
-            rows = chunk = round_up(even_part(p.column.results, rules.chunk_pixels), ROWS)
-        lines: Size = p.column.results
+        if isinstance(columns, int):  # even parts
+            rows = chunk = round_up(even_part(columns, rules.chunk_pixels), ROWS)
+        lines: Size = columns
     else:
         one = copy_of(p, order)
         pitch, extra = one.pitch, one.extra
