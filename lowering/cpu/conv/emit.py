@@ -38,7 +38,6 @@ _KERNELS: dict[type[ConvSchedule], type[ConvKernel]] = {
 _TRANSPOSED = (DirectConvSchedule, VnniBf16ConvSchedule)
 """Those that take transposed convolutions."""
 
-
 _TAKEN = paths.group(
     "cpu convolution",
     (kernel.how for kernel in _KERNELS),

@@ -153,7 +153,6 @@ class BlockKernel(ConvKernel):
     ) -> None:
         """The same with lanes along columns, after a transposition in scratch."""
         b, width, pitch = self.b, self.width, self.areas["pitch"]
-
         source = Place(self.scratch, self.sums, self.lanes)
         transpose_block(b, source, Place(self.scratch, self.areas["turned"], pitch), pixels, self.lanes, width)
 

@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
-from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
+from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Phase, Run, Span, Valid, Window, everywhere, find_phases, tile_runs
 from kiln.lowering.cpu.problem import KernelContext, element_type, known
@@ -21,8 +21,6 @@ __all__ = ["ConvKernel", "RowKernel"]
 
 class ConvKernel:
     """One thread's share of a convolution, in vectors of `width` sums."""
-
-    unit: VectorUnit
 
     def __init__(
         self, b: Builder, p: ConvProblem, s: Any, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
