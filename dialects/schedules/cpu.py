@@ -114,6 +114,21 @@ class VnniBf16Schedule(PanelSchedule, kernel="cpu.gemm.vnni_bf16"):
     pack_rhs: bool
 
 
+_TILE = 16
+"""Rows of a tile register of AMX, and sums of 32 bits in a row of it."""
+_TILES = 8
+"""Tile registers."""
+
+
+def _check_tiles(mr: int, nv: int, transposed: bool = False) -> None:
+    """Raises InvalidSchedule where tiles of sums leave no register for tiles of both operands."""
+    if mr % _TILE:
+        raise InvalidSchedule("mr", f"a multiple of the rows of a tile, {_TILE}", mr)
+    high, wide = (nv, mr // _TILE) if transposed else (mr // _TILE, nv)
+    if high * wide + (wide if high > 1 else 1) >= _TILES:
+        raise InvalidSchedule("nv", f"tiles of sums, and of operands behind them, in {_TILES} registers", nv)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AmxBf16Schedule(PanelSchedule, kernel="cpu.gemm.amx_bf16"):
     """bf16 by tiles of AMX; ks: steps of k that a register tile sums in one go.
@@ -122,10 +137,15 @@ class AmxBf16Schedule(PanelSchedule, kernel="cpu.gemm.amx_bf16"):
     pack it for the first of them only.
     """
 
+    width: Literal[16]
     ks: Positive
     pack_lhs: bool
     transposed: bool = False
     shared: bool = False
+
+    @override
+    def check(self) -> None:
+        _check_tiles(self.mr, self.nv, self.transposed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +158,17 @@ class AmxBf16x3Schedule(GemmSchedule, kernel="cpu.gemm.amx_bf16x3"):
 
     mr: Positive
     nv: Positive
-    width: PowerOfTwo
+    width: Literal[16]
     mc: Positive
     nc: Positive
     kc: Positive
     ks: Positive
     transposed: bool
     shared: bool = False
+
+    @override
+    def check(self) -> None:
+        _check_tiles(self.mr, self.nv, self.transposed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +181,12 @@ class Int8Schedule(PanelSchedule, kernel="cpu.gemm.int8"):
 @dataclass(frozen=True, kw_only=True)
 class AmxInt8Schedule(Int8Schedule, kernel="cpu.gemm.amx_int8"):
     """8-bit integers by tiles of AMX."""
+
+    width: Literal[16]
+
+    @override
+    def check(self) -> None:
+        _check_tiles(self.mr, self.nv)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +306,7 @@ class AmxConvSchedule(ConvSchedule, kernel="cpu.conv.amx_bf16"):
     in_place: the image is not copied.
     """
 
-    width: PowerOfTwo
+    width: Literal[16]
     nv: Positive
     order: Order
     rows: Positive
@@ -291,13 +321,21 @@ class AmxConvSchedule(ConvSchedule, kernel="cpu.conv.amx_bf16"):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSchedule(Schedule):
-    """Attention in one pass over the keys: `queries` queries a task, `keys` keys at a time."""
+    """Attention in one pass over the keys: `queries` queries a task, `keys` keys at a time.
+
+    The running maxima of `mr` rows are the lanes of one vector, and so are their sums.
+    """
 
     mr: Positive
     nv: Positive
     width: PowerOfTwo
     queries: Positive
     keys: Positive
+
+    @override
+    def check(self) -> None:
+        if self.mr > self.width:
+            raise InvalidSchedule("mr", f"at most the lanes of a vector, {self.width}", self.mr)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,5 +352,11 @@ class FlashSchedule(AttentionSchedule, kernel="cpu.attention.flash"):
 class AmxFlashSchedule(AttentionSchedule, kernel="cpu.attention.amx_bf16"):
     """Attention in one pass over the keys, with products by tiles of AMX.
 
-    `queries` queries a task, `keys` keys at a time.
+    `queries` queries a task, `keys` keys at a time. A tile has 16 rows of 16 sums.
     """
+
+    @override
+    def check(self) -> None:
+        for field, found in (("mr", self.mr), ("width", self.width)):
+            if found != _TILE:
+                raise InvalidSchedule(field, _TILE, found)

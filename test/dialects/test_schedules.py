@@ -38,7 +38,8 @@ def values(type_: Any, depth: int) -> st.SearchStrategy[Any]:
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is Annotated:
         power = any(isinstance(rule, IsPowerOfTwo) for rule in arguments[1:])
-        return st.integers(0, 14).map(lambda n: 1 << n) if power else st.integers(1, 1 << 20)
+        likely = st.sampled_from([16, 32, 1])  # few others are a register tile together
+        return likely | (st.integers(0, 14).map(lambda n: 1 << n) if power else st.integers(1, 1 << 20))
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin is tuple:
@@ -157,6 +158,34 @@ def test_sums_along_k_are_folded_to_lanes_of_one_vector(kernel: str, nr: int, ru
     plain = {"kernel": kernel, "mr": 3, "nr": nr, "width": 8, "mc": 12, "nc": 16}
     with pytest.raises(InvalidSchedule, match=f"nr.*: expected {rule}, found {nr}"):
         from_plain(plain | ({"kc": 64} if kernel == "cpu.gemm.dot" else {}))
+
+
+ATTENTION = {"mr": 16, "nv": 2, "width": 16, "queries": 64, "keys": 64}
+TILES = {"mr": 32, "nv": 2, "width": 16, "mc": 256, "nc": 512, "kc": 512}
+X3 = TILES | {"ks": 128, "transposed": False}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "right", "wrong", "message"),
+    [
+        ("cpu.attention.flash", ATTENTION, {"mr": 17}, "at most the lanes of a vector, 16, found 17"),
+        ("cpu.attention.flash", ATTENTION, {"width": 8}, "at most the lanes of a vector, 8, found 16"),
+        ("cpu.attention.amx_bf16", ATTENTION, {"mr": 8}, "expected 16, found 8"),
+        ("cpu.attention.amx_bf16", ATTENTION, {"width": 32}, "expected 16, found 32"),
+        ("cpu.gemm.amx_bf16x3", X3, {"mr": 24}, "a multiple of the rows of a tile, 16, found 24"),
+        ("cpu.gemm.amx_bf16x3", X3, {"width": 8}, "one of 16, found 8"),
+        ("cpu.gemm.amx_bf16x3", X3, {"nv": 4}, "in 8 registers, found 4"),
+        ("cpu.gemm.amx_bf16", TILES | {"ks": 64, "pack_lhs": True}, {"mr": 64}, "in 8 registers, found 2"),
+        ("cpu.gemm.amx_int8", TILES, {"mr": 1}, "a multiple of the rows of a tile, 16, found 1"),
+    ],
+)
+def test_register_tiles_fit_vectors_and_tile_registers(
+    kernel: str, right: dict[str, Any], wrong: dict[str, int], message: str
+) -> None:
+    """Emitters rely on it: wrong rows of attention write behind their scratch memory."""
+    assert to_plain(from_plain({"kernel": kernel} | right)) == {"kernel": kernel} | right
+    with pytest.raises(InvalidSchedule, match=message):
+        from_plain({"kernel": kernel} | right | wrong)
 
 
 def test_a_wrong_schedule_is_an_error_of_the_verifier() -> None:
