@@ -89,6 +89,9 @@ def test_kernels_of_a_gpu_are_printed_as_triton_and_as_assembly(tmp_path, capsys
     assert kiln_opt.main(["--pipeline=gpu", "--until=ptx", str(path)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("// kernel ") and ".entry " in text
+    given = printed("gpu", "--until=ptx")
+    assert kiln_opt.main([f"--pass-pipeline={given}", "--emit=ptx", str(path)]) == 0
+    assert capsys.readouterr().out == text
 
 
 def test_a_kernel_that_cannot_be_emitted_is_a_value(monkeypatch):
