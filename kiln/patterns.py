@@ -67,6 +67,9 @@ def register(
         )
     several = isinstance(examples, list) or (len(examples) > 0 and all(isinstance(e, tuple) for e in examples))
     listed = tuple(examples) if several else (tuple(examples),)
+    for example in listed:
+        if not isinstance(example, tuple):
+            raise KilnError(f"pattern {name!r}: a list of examples must hold tuples, found a {type(example).__name__}")
     entry = RewritePattern(name, pattern, replacement, listed, condition, tolerance, whole)
     check(entry)
     add(entry)

@@ -140,7 +140,9 @@ class RewritePatterns(Pass):
                     with op.location:
                         replace(graph, found, names, traces)
                 except Refused as refused:
-                    reached, reason = len(graph.ops), str(refused)
+                    # Noted whatever the number of ops: all of them matched.
+                    text = f"{graph.pattern.name}: {refused} (after {len(graph.ops)} of {len(graph.ops)} ops)"
+                    misses[key] = (1.0, Note(self.name, op_name(op), str(op.location), text))
                 else:
                     misses.pop(key, None)
                     self.count("matched")

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from kiln.errors import KilnError
 from kiln.passes.patterns.registry import RewritePattern
@@ -24,31 +26,59 @@ def check(entry: RewritePattern) -> None:
         with FakeTensorMode() as mode, torch.no_grad():
             arguments = pytree.tree_map_only(torch.Tensor, mode.from_tensor, example)
             wanted = _results(entry, "pattern", entry.pattern, arguments)
-            if entry.condition is not None and entry.condition(*arguments) is not None:
+            if entry.condition is not None and _call(entry, "condition", entry.condition, arguments) is not None:
                 continue  # the replacement need not take these
             found = _results(entry, "replacement", entry.replacement, arguments)
         if wanted != found:
             raise KilnError(
                 f"pattern {entry.name!r}: the pattern gives {_text(wanted)}, its replacement {_text(found)}"
             )
+        _trace(entry, example)
+
+
+def _trace(entry: RewritePattern, example: tuple[Any, ...]) -> None:
+    """Raise KilnError for a pattern that cannot be traced with symbols for sizes, as it is for the first graph."""
+    flat, spec = pytree.tree_flatten(example)
+    places = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+
+    def of_tensors(*tensors: torch.Tensor) -> Any:
+        given = dict(zip(places, tensors, strict=True))
+        return entry.pattern(*pytree.tree_unflatten([given.get(k, value) for k, value in enumerate(flat)], spec))
+
+    def traced(*tensors: torch.Tensor) -> Any:
+        with torch.no_grad():
+            return make_fx(functionalize(of_tensors), tracing_mode="symbolic")(*tensors)
+
+    _call(entry, "pattern", traced, tuple(flat[k] for k in places), " and symbols for sizes")
 
 
 def _results(
     entry: RewritePattern, what: str, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> list[tuple[torch.dtype, tuple[int, ...]]]:
     """Dtypes and sizes of what a function gives."""
+    results = pytree.tree_leaves(_call(entry, what, function, arguments))
+    if not results or not all(isinstance(result, torch.Tensor) for result in results):
+        raise KilnError(f"pattern {entry.name!r}: the {what} must give tensors, found {results!r}")
+    kept = [value for value in pytree.tree_leaves(arguments) if isinstance(value, torch.Tensor) and not value._version]
+    if what == "pattern" and any(result is value for result in results for value in kept):
+        raise KilnError(f"pattern {entry.name!r}: the pattern gives one of its arguments as it is")
+    return [(result.dtype, tuple(result.shape)) for result in results]
+
+
+def _call(
+    entry: RewritePattern, what: str, function: Callable[..., Any], arguments: tuple[Any, ...], beside: str = ""
+) -> Any:
+    """What a function of the user gives, its errors with the pattern's name."""
     try:
-        results = pytree.tree_leaves(function(*arguments))
+        return function(*arguments)
     except DataDependentOutputException as error:
         reason = f"the {what} reads an element of a tensor ({error.func}), which is not known when a graph is compiled"
         raise KilnError(f"pattern {entry.name!r}: {reason}") from error
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        reason = f"the {what} fails with the example of {len(arguments)} arguments: {type(error).__name__}: {first}"
+        example = f"the example of {len(arguments)} arguments{beside}"
+        reason = f"the {what} fails with {example}: {type(error).__name__}: {first}"
         raise KilnError(f"pattern {entry.name!r}: {reason}") from error
-    if not results or not all(isinstance(result, torch.Tensor) for result in results):
-        raise KilnError(f"pattern {entry.name!r}: the {what} must give tensors, found {results!r}")
-    return [(result.dtype, tuple(result.shape)) for result in results]
 
 
 def _text(results: list[tuple[torch.dtype, tuple[int, ...]]]) -> str:

@@ -144,7 +144,10 @@ def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
         rest = iter(tensors)
         return call(*(next(rest) if tensor else sentinel(k, flat[k]) for k, tensor in enumerate(is_tensor)))
 
-    tensors = [value for value, tensor in zip(flat, is_tensor, strict=True) if tensor]
+    tensors: list[torch.Tensor] = []
+    for value in [value for value, tensor in zip(flat, is_tensor, strict=True) if tensor]:
+        # A copy: a tensor that the example holds twice would be traced as one argument.
+        tensors.append(value.clone() if any(value is other for other in tensors) else value)
     # Sizes that are not compared need no symbols, which cost time.
     gm = trace(of_tensors, tensors, "fake" if pattern.any_rank else "symbolic")
     context = _context()

@@ -180,7 +180,9 @@ def _traced(graph: PatternGraph, found: Found, olds: Sequence[ir.Value], sizes: 
             raise
         except Exception as error:  # the user's function: whatever it raises means that it does not fit
             first = (str(error).splitlines() or [""])[0]
-            raise Refused(f"the replacement does not trace: {type(error).__name__}: {first}") from error
+            unused = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor) and k not in tensors]
+            beside = f" (the pattern does not read argument {unused[0]})" if unused else ""
+            raise Refused(f"the replacement does not trace: {type(error).__name__}: {first}{beside}") from error
     guards = [guard for guard in sizes.shape_env.guards]
     if guards:
         raise Refused(f"the replacement depends on a size: {guards[0].expr}")

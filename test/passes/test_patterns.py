@@ -128,12 +128,42 @@ def test_a_replacement_of_other_type_is_refused() -> None:
         (torch.sin, lambda x: "cos", (X,), "the replacement must give tensors, found"),
         (torch.sin, torch.cos, X, "examples must be a tuple of arguments, or a list of tuples, found a Tensor"),
         (torch.sin, torch.cos, [], "there is no example"),
+        (torch.sin, torch.cos, [X], "a list of examples must hold tuples, found a Tensor"),
+        (lambda x: x, torch.cos, (X,), "the pattern gives one of its arguments as it is"),
+        # What calls a kernel of PyTorch's that wants numbers for sizes.
+        (lambda x: torch.dropout(x, 0.5, True), torch.cos, (X,), "the pattern fails with .* and symbols for sizes"),
     ],
 )
 def test_what_cannot_match_is_an_error_at_once(pattern: Any, replacement: Any, examples: Any, message: str) -> None:
     with pytest.raises(KilnError, match=f"^pattern 'wrong': {message}"):
         kiln.patterns.register("wrong", pattern, replacement, examples)
     assert "wrong" not in kiln.patterns.active()
+
+
+def test_a_condition_that_fails_is_an_error_at_once() -> None:
+    with pytest.raises(
+        KilnError, match="^pattern 'wrong': the condition fails with the example of 1 arguments: TypeErr"
+    ):
+        kiln.patterns.register("wrong", torch.sin, torch.cos, (X,), condition=lambda x, y: None)
+
+
+def test_examples_may_hold_one_tensor_twice() -> None:
+    kiln.patterns.register("twice", torch.atan2, lambda x, y: torch.sub(y, x), (X, X))
+    assert rewrite(lambda x, y: torch.atan2(x, y), X, Y)[0] == ["sub.Tensor"]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [
+        (lambda x, y: x.cos() if x.shape[0] == X.shape[0] else x[:0], "the replacement gives"),
+        (lambda x, y: x + y, "the pattern does not read argument 1"),
+    ],
+)
+def test_a_match_of_one_op_that_is_refused_is_noted(replacement: Any, message: str) -> None:
+    kiln.patterns.register("one", lambda x, y: torch.sin(x), replacement, (X, X))
+    ops, step = rewrite(lambda x: torch.sin(x), X[1:].contiguous())
+    assert ops == ["sin"]
+    assert any(message in note.reason for note in step.notes)
 
 
 def test_a_replacement_that_holds_its_own_pattern_ends() -> None:
