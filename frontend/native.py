@@ -27,7 +27,8 @@ from kiln.frontend.overrides import check_unedited, overridden
 from kiln.frontend.report import CompileReport
 from kiln.frontend.report.announce import is_traced
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
-from kiln.frontend.report.pass_log import PassLog, is_logged
+from kiln.frontend.report.log_topics import is_logged
+from kiln.frontend.report.pass_log import PassLog
 from kiln.frontend.report.progress import showing_progress
 from kiln.frontend.report.stage_trace import StageTrace
 from kiln.frontend.report.trace.session import recorders, tell

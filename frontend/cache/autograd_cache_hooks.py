@@ -42,6 +42,7 @@ from kiln.frontend.import_.hints import hints_of
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import collect
+from kiln.frontend.report.log_topics import is_logged
 
 __all__ = ["keeping_traces", "savable", "serializable"]
 
@@ -198,6 +199,8 @@ def _why_off(options: Options) -> str:
         return "the stages are to be dumped"
     if options.override:
         return "edited stages are compiled"
+    if is_logged():
+        return "schedules or code are to be logged"
     return "" if options.cache else "Kiln's cache is off"
 
 

@@ -23,6 +23,7 @@ from kiln.frontend.calls.boxed_graph import BoxedGraph
 from kiln.frontend.compiler_import import import_compiler
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
+from kiln.frontend.report.log_topics import is_logged
 from kiln.frontend.runners import make_runner
 from kiln.runtime.disk_cache import DiskCache
 from kiln.runtime.heap import give_back
@@ -97,6 +98,8 @@ def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
         report.cache = "off: the stages are to be dumped"
     elif options.override:
         report.cache = "off: edited stages are compiled"
+    elif is_logged():
+        report.cache = "off: schedules or code are to be logged"
     else:
         try:
             with report.stage("key"):

@@ -57,4 +57,7 @@ def one_line(report: CompileReport) -> str:
 def _text(report: CompileReport) -> str:
     from kiln.frontend.report.explain import Explanation
 
-    return Explanation([report]).to_text(verbose=True)
+    text = Explanation([report]).to_text(verbose=True)
+    if report.cache == "loaded":
+        text += "The graph was loaded from the cache; with KILN_CACHE=0 the trace has its stages, too.\n"
+    return text

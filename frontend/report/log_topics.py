@@ -11,7 +11,7 @@ Python's loggers have no topics, and TORCH_LOGS takes names of modules alone: a 
 import logging
 from collections.abc import Callable
 
-__all__ = ["CODE", "SCHEDULES", "log_of"]
+__all__ = ["CODE", "SCHEDULES", "is_logged", "log_of"]
 
 Log = Callable[..., None]
 SCHEDULES = ("schedule-cpu", "schedule-gpu")
@@ -32,3 +32,8 @@ def log_of(name: str, *, is_long: bool = False) -> Log | None:
     own = logging.getLogger(f"kiln.passes.{name.replace('-', '_')}")
     is_hidden = is_long and logging.getLogger("kiln").isEnabledFor(logging.DEBUG)
     return own.debug if own.isEnabledFor(logging.DEBUG) and not is_hidden else None
+
+
+def is_logged() -> bool:
+    """Whether somebody wants to see schedules or code, which the cache does not have."""
+    return any(log_of(name, is_long=True) for name in (*SCHEDULES, *CODE))

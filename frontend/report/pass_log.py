@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     from kiln.passes import PipelineStep
 
-__all__ = ["PassLog", "is_logged"]
-
-
-def is_logged() -> bool:
-    """Whether somebody wants to see schedules or code."""
-    return any(log_of(name, is_long=True) for name in (*SCHEDULES, *CODE))
+__all__ = ["PassLog"]
 
 
 class PassLog(Instrument):

@@ -67,19 +67,20 @@ def test_schedules_and_code_are_logged_where_they_are_asked_for(caplog, tmp_path
 
 
 def test_topics_of_torch_logs(tmp_path):
-    """As users write them: each shows its own, at the level that a name alone stands for."""
+    """As users write them: each shows its own, at the level that a name alone stands for, whatever the cache has."""
     program = """
 import sys, torch
 with torch.no_grad():
     torch.compile(lambda x: torch.softmax(x * 2, -1), backend="kiln")(torch.ones(4, 8))
 """
     shown = {"kiln_fusion": "fused into the kernel of", "kiln_schedule": '("reduction"): ', "kiln_code": "llvm.func"}
-    for topic, text in shown.items():
+    for topic, text in {"": "", **shown}.items():
         path = os.pathsep.join([str(ROOT), str(ROOT / "frontend" / "report" / "topics")])
-        environment = {**os.environ, "TORCH_LOGS": topic, "KILN_CACHE": "0", "PYTHONPATH": path}
+        cache = {"KILN_CACHE": "1", "KILN_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+        environment = {**os.environ, **cache, "TORCH_LOGS": topic or "kiln", "PYTHONPATH": path}
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
-        assert [name for name, other in shown.items() if other in done.stderr] == [topic]
+        assert [name for name, other in shown.items() if other in done.stderr] == [topic][: bool(topic)]
         assert text in done.stderr
 
 
@@ -120,6 +121,21 @@ def test_tlparse_shows_stages_and_the_report(tmp_path):
         assert f"kiln_inference_{stage}" in page
     (fused,) = tmp_path.glob("page/*/kiln_inference_fused*")
     assert "kiln.fusion" in fused.read_text()
+
+
+def test_the_trace_of_a_loaded_graph_says_how_to_see_stages(monkeypatch, tmp_path):
+    class Reports(logging.Handler):
+        texts: list[str] = []
+
+        def emit(self, record):
+            if getattr(record, "metadata", {}).get("artifact", {}).get("name") == "kiln_inference_report":
+                self.texts.append(record.payload)
+
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(trace_log, "handlers", [Reports()])
+    for _ in range(2):
+        compiled(cache=True)
+    assert ["KILN_CACHE=0" in text for text in Reports.texts] == [False, True]
 
 
 def test_the_trace_has_stages_and_the_report(monkeypatch):
