@@ -12,6 +12,7 @@ from pathlib import Path
 import forked_python
 import pytest
 
+from kiln.lowering.gpu.compile import triton_problem
 from kiln.passes.diagnostics import Diagnostic
 from kiln.tools.kiln_opt import main
 from kiln.tools.verify_diagnostics import parse_expectations, verify
@@ -203,3 +204,18 @@ def test_collections_are_rare_in_a_process_of_its_own_alone(capfd: pytest.Captur
         "assert main() == 0 and gc.get_threshold()[0] > 10_000\n"
     )
     forked_python.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.skipif(bool(triton_problem()), reason="needs Triton")
+def test_kernels_of_a_gpu_leave_nothing_on_stderr() -> None:
+    """Triton would report objects that are not collected at exit."""
+    command = [
+        sys.executable,
+        "-m",
+        "kiln.tools.kiln_opt",
+        "--pipeline=gpu",
+        "--emit=ttir",
+        INPUTS.parent / "emit.mlir",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "tt.store" in done.stdout and done.stderr == ""
