@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from kiln.frontend.backend import kiln as backend
 from kiln.frontend.report import CompileReport, collect
+from kiln.frontend.report.apart import compile_apart, compiling_apart
 from kiln.notes import names_in_location, shown_location
 
 __all__ = ["Explanation", "explain"]
@@ -93,8 +94,8 @@ def explain(
 
     counters = torch._dynamo.utils.counters
     before = Counter(counters["graph_break"])
-    with collect() as reports, torch._dynamo.config.patch(caching_precompile=False):
-        torch.compile(model, backend=explaining, dynamic=dynamic)(*inputs, **kwargs)
+    with collect() as reports, compiling_apart():
+        compile_apart(model, explaining, dynamic)(*inputs, **kwargs)
     breaks = Counter(counters["graph_break"]) - before
     return Explanation(reports, [reason.strip().splitlines()[0] for reason in breaks.elements()])
 

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from kiln.dialects.kiln import opdef_of_kind
 from kiln.frontend.backend import kiln as backend
 from kiln.frontend.options import Options
+from kiln.frontend.report.apart import compile_apart, compiling_apart
 from kiln.frontend.report.device_times import device_launches, kernel_events
 from kiln.frontend.report.roof import GpuRoof, Roof, gpu_roof, host_roof
 from kiln.runtime.plan import Plan
@@ -125,8 +126,8 @@ def profile(
         def profiling(gm: GraphModule, example_inputs: Any) -> Callable[..., Any]:
             return backend(gm, example_inputs, mode=mode, options=options)
 
-        with torch._dynamo.config.patch(caching_precompile=False):
-            found = torch.compile(model, backend=profiling, dynamic=dynamic)
+        with compiling_apart():
+            found = compile_apart(model, profiling, dynamic)
             found(*inputs, **kwargs)
         return found
 

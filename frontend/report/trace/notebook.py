@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from kiln.frontend.backend import kiln as backend
+from kiln.frontend.report.apart import compile_apart, compiling_apart
 from kiln.frontend.report.device_times import called_steps, device_launches, kernel_events
 from kiln.frontend.report.profile import Profile
 from kiln.frontend.report.trace.diffing import diff_text
@@ -225,8 +226,8 @@ def trace(
     def tracing(gm: GraphModule, example_inputs: Any) -> Callable[..., Any]:
         return backend(gm, example_inputs, mode=mode, options=settings)
 
-    with gathering() as traces, recording() as recorded, torch._dynamo.config.patch(caching_precompile=False):
-        compiled = torch.compile(model, backend=tracing, dynamic=dynamic)
+    with gathering() as traces, recording() as recorded, compiling_apart():
+        compiled = compile_apart(model, tracing, dynamic)
 
         def call() -> None:
             result = compiled(*inputs, **kwargs)

@@ -3,6 +3,7 @@
 
 """``kiln.explain`` and ``kiln-explain``."""
 
+import inspect
 import threading
 
 import pytest
@@ -153,3 +154,19 @@ def test_places_in_reports_are_short() -> None:
     text = kiln.explain(lambda x: torch.relu(x) + 1, torch.randn(4)).to_text(verbose=True)
     assert not [line for line in text.splitlines() if line.endswith(": ")], "a pass that counted nothing is not listed"
     assert "loc(" not in text and "relu (test_explain.py:" in text
+
+
+def test_a_model_is_explained_any_number_of_times():
+    """Dynamo's limit of recompilations (8) is for programs."""
+
+    def model(x):
+        return x.sin() + 1  # one kernel
+
+    x = torch.randn(4, 8)
+    assert [len(kiln.explain(model, x).graphs) for _ in range(10)] == [1] * 10
+    assert [len(kiln.trace(model, x, calls=0).graphs) for _ in range(10)] == [1] * 10
+    assert [len(kiln.profile(model, x, calls=1).launches) for _ in range(5)] == [1] * 5
+    if "isolate_recompiles" in inspect.signature(torch.compile).parameters:
+        with collect() as reports:
+            torch.compile(model, backend="kiln")(x)
+        assert len(reports) == 1
