@@ -186,6 +186,23 @@ def test_the_page_in_a_notebook(tmp_path: Path) -> None:
         assert page.errors == []
 
 
+def test_a_narrow_page(tmp_path: Path) -> None:
+    """As in a cell of a notebook: no word of a table's head is broken, and the selection is below."""
+    torch._dynamo.reset()
+    file = tmp_path / "trace.html"
+    with torch.no_grad():
+        kiln.trace(lambda x, y: torch.softmax(x @ y, -1), torch.randn(4, 20), torch.randn(20, 40)).save(file)
+    with browser.chromium(tmp_path) as page:
+        page.call("Emulation.setDeviceMetricsOverride", width=711, height=800, deviceScaleFactor=1, mobile=False)
+        page.open(file)
+        heights = page.value(
+            "[...document.querySelectorAll('#panel table')[0].rows[0].cells].map((e) => e.offsetHeight)"
+        )
+        assert heights and len(set(heights)) == 1 and heights[0] < 30
+        boxes = "['panel', 'provenance'].map((id) => document.getElementById(id).getBoundingClientRect())"
+        assert page.value(f"(() => {{ const [a, b] = {boxes}; return b.top >= a.bottom && b.left <= a.left; }})()")
+
+
 def test_a_graph_of_a_thousand_ops(tmp_path: Path) -> None:
     def long(x: torch.Tensor) -> torch.Tensor:
         for i in range(125):
