@@ -33,7 +33,7 @@ from kiln.errors import KilnError
 from kiln.runtime.evaluate import EVALUATE as EVALUATE  # defines the operator
 from kiln.runtime.numbers import NUMBER_ON as NUMBER_ON  # defines the operator
 from kiln.runtime.rnn_layer import rnn_layer
-from kiln.runtime.strided import IN_MEMORY as IN_MEMORY  # defines operators
+from kiln.runtime.strided import VIEWS_AS  # its import defines operators
 
 AtenCallable = Callable[[Sequence[torch.Tensor], Sequence[int]], list[Any]]
 
@@ -164,15 +164,6 @@ class _Source:
         raise AtenCallError(f"kiln.aten: unknown argument kind '{kind}' in {node}")
 
 
-_DENSE = {"aten.native_group_norm.default"}
-"""Ops that check that their first operand is dense: PyTorch copies it before, and copies are not kept as such."""
-
-
-def _dense(x: torch.Tensor) -> torch.Tensor:
-    is_channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    return x if is_channels_last else x.contiguous()
-
-
 def _with_strides(x: torch.Tensor, strides: list[int]) -> torch.Tensor:
     """``x`` with its elements where an op looks for them that reads memory by itself.
 
@@ -208,8 +199,6 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}", last_read: int
     source = _Source()
     arguments = [source.value(node) for node in json.loads(args_json)]
     arguments += [f"{name}={source.value(node)}" for name, node in json.loads(kwargs_json).items()]
-    if op in _DENSE:
-        arguments[0] = f"_dense({arguments[0]})"
     call = f"f({', '.join(arguments)})"
     returns = [str(r.type) for r in target._schema.returns]
     if not returns:
@@ -223,11 +212,10 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}", last_read: int
     # The overload's own function: `OpOverload.__call__` is a frame of Python around it.
     helpers = {
         "_flatten": _flatten,
-        "_dense": _dense,
         "_tensors_first": _tensors_first,
         "_with_strides": _with_strides,
     }
-    function = rnn_layer(op, getattr(target, "_op", target), last_read)
+    function = VIEWS_AS.get(op) or rnn_layer(op, getattr(target, "_op", target), last_read)
     namespace = {"f": function, **helpers, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 

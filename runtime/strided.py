@@ -1,18 +1,21 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""``as_strided`` and its derivative for tensors of which a plan decides where they lie.
+"""Ops that read memory as such, for tensors of which a plan decides where they lie.
 
-ATen counts from the start of the storage. In a plan a tensor may lie anywhere in a storage that it shares with others,
-so here positions count from the tensor's first element, as the importer (``frontend/import_/storage_views.py``) writes
-them. Results are memory of their own: a plan takes them for that.
+``as_strided`` and its derivative: ATen counts from the start of the storage. In a plan a tensor may lie anywhere in a
+storage that it shares with others, so here positions count from the tensor's first element, as the importer
+(``frontend/import_/storage_views.py``) writes them. Results are memory of their own: a plan takes them for that.
+
+Views as another type: ATen wants the first element at a multiple of the other type's size. The copy that eager has is
+there; a plan's view of a part of a tensor is copied.
 """
 
 from collections.abc import Sequence
 
 import torch
 
-__all__ = ["DENSE", "IN_MEMORY"]
+__all__ = ["DENSE", "IN_MEMORY", "VIEWS_AS"]
 
 IN_MEMORY = {
     "aten.as_strided.default": "kiln.strided.default",
@@ -42,5 +45,28 @@ def _strided_scatter(
     return copy
 
 
+def _view_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.itemsize == x.element_size():
+        return x.view(dtype)
+    return _in_steps_of(max(1, dtype.itemsize // x.element_size()), x).view(dtype)
+
+
+def _view_as_complex(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(_in_steps_of(2, x))
+
+
+def _in_steps_of(count: int, x: torch.Tensor) -> torch.Tensor:
+    """``x``, or a row-major copy where its last dim is not dense, or its first element or another dim's step, though it
+    be a dim of size 1, is at no multiple of ``count`` elements.
+    """
+    places = (x.storage_offset(), *x.stride()[:-1])
+    if x.stride(-1) == 1 and not any(place % count for place in places):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 _library.impl("strided", _strided, "CompositeExplicitAutograd")
 _library.impl("strided_scatter", _strided_scatter, "CompositeExplicitAutograd")
+
+VIEWS_AS = {"aten.view.dtype": _view_as, "aten.view_as_complex.default": _view_as_complex}
+"""ATen's views as another type, and the functions that take a tensor wherever it lies."""

@@ -45,11 +45,16 @@ def run_aten(interpreter: "Interpreter", op: Any) -> list[Any]:
 
 
 def _call(op: Any, symbols: list[int], wide: torch.dtype | None) -> Call:
-    """The call, with dtypes among its arguments that are `wide` where that is not None."""
-    from kiln.runtime.aten_call import decode_call  # a leaf of the runtime: it imports no other layer
+    """The call, with dtypes among its arguments that are `wide` where that is not None. ATen's kernels get operands as
+    they are given, in row-major order; custom ops and what counts elements in memory with the strides of the plan.
+    """
+    from kiln.runtime.aten_call import decode_call  # leaves of the runtime: they import no other layer
+    from kiln.runtime.strided import DENSE
 
-    args, kwargs = (_widened(ir.StringAttr(op.attributes[key]).value, wide) for key in ("args", "kwargs"))
-    call = decode_call(ir.StringAttr(op.attributes["op"]).value, args, kwargs, len(op.results) - 1)
+    name = ir.StringAttr(op.attributes["op"]).value
+    keep = not name.startswith("aten.") or name in DENSE
+    args, kwargs = (_adapted(ir.StringAttr(op.attributes[key]).value, wide, keep) for key in ("args", "kwargs"))
+    call = decode_call(name, args, kwargs, len(op.results) - 1)
     return lambda tensors: call(tensors, symbols)
 
 
@@ -137,8 +142,9 @@ def _result(interpreter: "Interpreter", op: Any, k: int, found: list[Any]) -> An
     raise UnsupportedError("kiln.aten", str(op.location), f"no size of its results is index result {k}")
 
 
-def _widened(text: str, wide: torch.dtype | None) -> str:
-    if wide is None:
+def _adapted(text: str, wide: torch.dtype | None, keep_strides: bool) -> str:
+    """The arguments with dtypes that are `wide`, unless that is None, and, but to be kept, without strides."""
+    if wide is None and keep_strides:
         return text
     name = str(wide).removeprefix("torch.")
 
@@ -146,9 +152,10 @@ def _widened(text: str, wide: torch.dtype | None) -> str:
         if isinstance(node, list):
             return [walk(item) for item in cast(list[Any], node)]
         if isinstance(node, dict):
-            if node in _NARROW:
+            if node in _NARROW and wide is not None:
                 return {"dtype": name}
-            return {key: walk(item) for key, item in cast(dict[str, Any], node).items()}
+            items = cast(dict[str, Any], node).items()
+            return {key: walk(item) for key, item in items if keep_strides or key != "strides" or "operand" not in node}
         return node
 
     return json.dumps(walk(json.loads(text)))

@@ -3,11 +3,17 @@
 
 """Ops that read the memory of their operands by themselves get them in eager's order, whatever Kiln made of it."""
 
+import re
+from collections import Counter
+
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from kiln.frontend.import_.operand_strides import needs_strides
+from kiln.frontend.import_.operand_strides import ANY_STRIDES, needs_strides
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -53,6 +59,100 @@ _WEIGHT = torch.randn(4, 4, 1, 1)
 def test_custom_op(check, case):
     with torch.no_grad():
         check(_CASES[case], torch.randn(4, 6, 10))
+
+
+_READERS = {
+    "complex": lambda x: torch.view_as_complex(x.permute(0, 2, 1).contiguous()[..., :2].contiguous()).abs(),
+    "complex, from an odd element on": lambda x: torch.view_as_complex(x.flatten()[1:9].clone().view(4, 2)).abs(),
+    "complex, computed": lambda x: torch.view_as_real(torch.view_as_complex((x * 2).mT[:, :, :2].contiguous()) * 2j),
+    "complex, a dim of size 1": lambda x: torch.view_as_complex(x[:1, :1, :1].expand(1, 2, 2).contiguous()).abs(),
+    "larger elements": lambda x: x.mT.contiguous().view(torch.int64),
+    "larger elements, from an odd one on": lambda x: x.flatten()[1:9].clone().view(torch.float64),
+    "smaller elements": lambda x: x.mT.contiguous().view(torch.int16),
+    "elements of one size": lambda x: x.mT.contiguous().view(torch.int32),
+    "distances": lambda x: torch.pdist(x[0].mT.contiguous()),
+    "a solution": lambda x: torch.linalg.solve_triangular(
+        x[:, :4, :4].mT.contiguous(), x[:, :4].contiguous(), upper=True
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("case", list(_READERS))
+def test_ops_that_read_memory(case, dynamic):
+    """Each was an error, or of other numbers, where a copy became a view."""
+    fn, x = _READERS[case], torch.randn(4, 6, 10)
+    found = torch.compile(fn, backend="kiln", dynamic=dynamic, options={"fallback": False})(x)
+    torch.testing.assert_close(found, fn(x), equal_nan=True)
+
+
+_DIFFERENTIATED = {
+    "complex": lambda x: torch.view_as_complex((x * 3).permute(0, 2, 1)[..., :2].contiguous()).abs(),
+    "a determinant's logarithm": lambda x: torch.linalg.slogdet(x[:, :4, :4].mT.contiguous()).logabsdet,
+    "bags": lambda x: F.embedding_bag(_INDICES, x[0].mT.contiguous(), torch.tensor([0, 3]), mode="sum"),
+}
+_INDICES = torch.tensor([1, 0, 5, 2, 2])
+
+
+@pytest.mark.parametrize("case", list(_DIFFERENTIATED))
+def test_gradients_of_ops_that_read_memory(case):
+    """The determinant's was wrong: it is computed from a factorization that counts on the operand's order."""
+    fn, x = _DIFFERENTIATED[case], torch.randn(4, 6, 10)
+    given, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
+    found, expected = torch.compile(fn, backend="kiln", options={"fallback": False})(given), fn(wanted)
+    weight = torch.randn_like(expected)
+    found.backward(weight)
+    expected.backward(weight)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(given.grad, wanted.grad, rtol=1e-4, atol=1e-5)
+
+
+def _elsewhere(x: torch.Tensor) -> list[torch.Tensor]:
+    """``x`` with every second element of a larger memory, and with its dims in the reverse order."""
+    spread = x.new_zeros((*x.shape, 2))[..., 0]
+    turned = x.new_empty(x.shape[::-1]).permute(*range(x.dim())[::-1])
+    return [other.copy_(x) for other in (spread, turned)]
+
+
+class _OtherStrides(TorchDispatchMode):
+    """Calls the ops of ``ANY_STRIDES`` again, each operand in turn with other strides, and compares the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called = Counter[str]()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        name = str(func).removesuffix(".default").removeprefix("aten.")
+        if name in ANY_STRIDES and self.called[name] < 6:
+            leaves, spec = tree_flatten((args, kwargs or {}))
+            for k, leaf in enumerate(leaves):
+                if not isinstance(leaf, torch.Tensor) or leaf.numel() < 2:
+                    continue
+                self.called[name] += 1
+                for other in _elsewhere(leaf):
+                    args, kwargs = tree_unflatten([*leaves[:k], other, *leaves[k + 1 :]], spec)
+                    torch.testing.assert_close(func(*args, **kwargs), found, msg=f"{name}, operand {k}")
+        return found
+
+
+_MAKE_THEM = """cdist|conv2d|embedding|grid_sample|kthvalue|masked_(scatter|select)|median|nonzero|scatter|scatter_add|
+scatter_reduce_sum|sort|topk|index_(add|copy)|searchsorted|bucketize|adaptive_avg_pool[23]d|avg_pool[23]d|max_pool2d|
+pad_(reflect|replicate)|interpolate_(bicubic|bilinear|trilinear|nearest)"""
+
+
+def test_the_others_take_any_strides():
+    calls = _OtherStrides()
+    pattern = re.compile(rf"(nn_functional_)?({_MAKE_THEM})".replace("\n", ""))
+    for op in op_db:
+        if not pattern.fullmatch(op.formatted_name):
+            continue
+        for sample in op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd):
+            with calls:
+                results = tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
+                results = [t for t in results if isinstance(t, torch.Tensor) and t.requires_grad]
+                torch.autograd.backward(results, [torch.randn_like(t) for t in results])
+    assert sorted(calls.called) == sorted(ANY_STRIDES)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -126,7 +226,15 @@ def test_lstm(batch_first):
 def test_gradients_of_attention_keep_the_strides(name):
     """cuDNN's is wrong for others (test/runtime/cuda/test_attention_gradients.py runs it)."""
     assert needs_strides(getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention_backward").default)
-    assert not needs_strides(torch.ops.aten._scaled_dot_product_flash_attention.default)
+
+
+def test_which_ops_need_strides():
+    aten = torch.ops.aten
+    assert needs_strides(aten.view_as_complex.default)
+    assert needs_strides(aten.fractional_max_pool2d_backward.default)  # counts its indices in memory
+    assert not needs_strides(aten.mm.default)
+    assert not needs_strides(aten.digamma.default)  # elementwise
+    assert not needs_strides(aten.convolution_backward.default)
 
 
 def test_group_norm_of_unknown_channels_reads_what_eager_gave_it(fresh_compiler):
