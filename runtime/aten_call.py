@@ -33,7 +33,7 @@ from kiln.errors import KilnError
 from kiln.runtime.evaluate import EVALUATE as EVALUATE  # defines the operator
 from kiln.runtime.numbers import NUMBER_ON as NUMBER_ON  # defines the operator
 from kiln.runtime.rnn_layer import rnn_layer
-from kiln.runtime.strided import VIEWS_AS  # its import defines operators
+from kiln.runtime.strided import IN_MEMORY as IN_MEMORY  # defines operators
 
 AtenCallable = Callable[[Sequence[torch.Tensor], Sequence[int]], list[Any]]
 
@@ -215,7 +215,7 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}", last_read: int
         "_tensors_first": _tensors_first,
         "_with_strides": _with_strides,
     }
-    function = VIEWS_AS.get(op) or rnn_layer(op, getattr(target, "_op", target), last_read)
+    function = rnn_layer(op, getattr(target, "_op", target), last_read)
     namespace = {"f": function, **helpers, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 

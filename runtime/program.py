@@ -14,6 +14,7 @@ from kiln.runtime.binding import Segment, StateLayout, check_key
 from kiln.runtime.expressions import derived_evaluator
 from kiln.runtime.heap import LARGE
 from kiln.runtime.plan import Operand, Plan, Symbol
+from kiln.runtime.strided import OF_COMPUTED
 
 __all__ = ["Program", "write_program"]
 
@@ -204,6 +205,11 @@ class _Writer:
         elif self.is_device and step.op.startswith("aten.convolution"):
             # cuDNN's kernels for depthwise convolutions load 16 bytes at once; PyTorch hands a weight on as it lies.
             operands = [f"aligned({text})" for text in operands]
+        elif step.op in OF_COMPUTED and self.plan.buffers[step.operands[0].buffer].kind in (
+            "input",
+            "constant",
+        ):
+            operands[0] += ".clone()"
         symbols = [self._number(s, e) for s in step.symbols]
         in_place = step.check is not None and not step.results
         self._before(k, part, is_there=in_place)

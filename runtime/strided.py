@@ -7,15 +7,16 @@
 storage that it shares with others, so here positions count from the tensor's first element, as the importer
 (``frontend/import_/storage_views.py``) writes them. Results are memory of their own: a plan takes them for that.
 
-Views as another type: ATen wants the first element at a multiple of the other type's size. The copy that eager has is
-there; a plan's view of a part of a tensor is copied.
+Views of a computed tensor as another type: ATen wants the first element at a multiple of the other type's size. The
+copy that eager has is there; a plan's view of a part of a tensor is copied. What eager computes may be an argument in a
+plan (``x.clone()``); the result must not share its memory, so the plan hands a copy on.
 """
 
 from collections.abc import Sequence
 
 import torch
 
-__all__ = ["DENSE", "IN_MEMORY", "VIEWS_AS"]
+__all__ = ["DENSE", "IN_MEMORY", "OF_COMPUTED"]
 
 IN_MEMORY = {
     "aten.as_strided.default": "kiln.strided.default",
@@ -23,11 +24,16 @@ IN_MEMORY = {
 }
 """ATen's ops, and what stands for them in a plan."""
 
+OF_COMPUTED = {"kiln.view_as.default", "kiln.view_as_complex.default"}
+"""Views as another type whose results share no memory with the graph's arguments."""
+
 DENSE = {"kiln.strided.default", "aten.as_strided_copy.default"}
 """Ops whose results lie in memory row by row, however the elements lie in what they read."""
 
 _library = torch.library.Library("kiln", "FRAGMENT")
 _library.define("strided(Tensor x, SymInt[] size, SymInt[] stride, SymInt? offset=None) -> Tensor")
+_library.define("view_as(Tensor(a) x, ScalarType dtype) -> Tensor(a)")
+_library.define("view_as_complex(Tensor(a) x) -> Tensor(a)")
 _library.define("strided_scatter(Tensor x, Tensor src, SymInt[] size, SymInt[] stride, SymInt? offset=None) -> Tensor")
 
 
@@ -67,6 +73,5 @@ def _in_steps_of(count: int, x: torch.Tensor) -> torch.Tensor:
 
 _library.impl("strided", _strided, "CompositeExplicitAutograd")
 _library.impl("strided_scatter", _strided_scatter, "CompositeExplicitAutograd")
-
-VIEWS_AS = {"aten.view.dtype": _view_as, "aten.view_as_complex.default": _view_as_complex}
-"""ATen's views as another type, and the functions that take a tensor wherever it lies."""
+_library.impl("view_as", _view_as, "CompositeExplicitAutograd")
+_library.impl("view_as_complex", _view_as_complex, "CompositeExplicitAutograd")

@@ -16,6 +16,7 @@ from benchmarks.fuzz.families import (
     images,
     indices,
     lengths,
+    memory,
     movement,
     numbers,
     rows,
@@ -46,7 +47,8 @@ OTHERS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32
           torch.bool)  # fmt: skip
 
 _MOVES = (movement.move, movement.mix, movement.scatter, movement.scan, movement.recur, movement.mutate,
-          movement.look_up, movement.part, movement.part, movement.take_apart, movement.in_memory)  # fmt: skip
+          movement.look_up, movement.part, movement.part, movement.take_apart, memory.in_memory,
+          memory.read_copies)  # fmt: skip
 _ROWS: tuple[Family, ...] = (
     *[rows.linear] * 6, *[rows.norm] * 3, rows.softmax, rows.softmax, rows.siblings, rows.batched, rows.residual,
     rows.residual, rows.reduce_rows, rows.sum_part, rows.loss, attention.heads_of_rows, movement.rotate, movement.move,

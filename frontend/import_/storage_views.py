@@ -20,15 +20,23 @@ from torch.fx import Node
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
 from kiln.lowering import paths
+from kiln.runtime.strided import OF_COMPUTED as OF_COMPUTED  # defines the operators
 
 __all__ = ["COUNTING", "counted_in_tensor"]
 
 aten = torch.ops.aten
 
-_TAKEN = paths.group("any storage-views", "all elements", "all elements written")
+_TAKEN = paths.group("any storage-views", "all elements", "all elements written", "a computed tensor as another type")
 
 COUNTING = (aten.as_strided.default, aten.as_strided_scatter.default)
 """Ops that count elements in memory."""
+
+
+_AS_ANOTHER_TYPE = {
+    aten.view.dtype: torch.ops.kiln.view_as.default,
+    aten.view_as_complex.default: torch.ops.kiln.view_as_complex.default,
+}
+"""Views as another type, and what stands for them where the tensor is computed (``runtime/strided.py``)."""
 
 
 def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple[Any, ...]]:
@@ -36,6 +44,9 @@ def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple
 
     Raises ImportUnsupported for memory whose start is not known.
     """
+    if target in _AS_ANOTHER_TYPE and _base(node.args[0]).op != "placeholder":
+        _TAKEN("a computed tensor as another type")
+        return _AS_ANOTHER_TYPE[target], node.args
     if target not in COUNTING:
         return target, node.args
     is_view = target is aten.as_strided.default

@@ -107,6 +107,22 @@ def test_gradients_of_ops_that_read_memory(case):
     torch.testing.assert_close(given.grad, wanted.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("view", [torch.view_as_complex, lambda x: x.view(torch.int16)], ids=["complex", "integers"])
+def test_a_view_of_a_copy_is_no_view_of_the_argument(view):
+    """Kiln keeps the copy as the argument itself."""
+    x = torch.randn(4, 2)
+    before = x.clone()
+    torch.compile(lambda x: view(x.clone()), backend="kiln", options={"fallback": False})(x).zero_()
+    torch.testing.assert_close(x, before)
+
+
+def test_a_view_of_an_argument_writes_to_it():
+    x = torch.randn(4, 2)
+    expected = torch.view_as_real(torch.view_as_complex(x.clone()) * 2j)
+    torch.compile(lambda x: torch.view_as_complex(x).mul_(2j), backend="kiln", options={"fallback": False})(x)
+    torch.testing.assert_close(x, expected)
+
+
 def _elsewhere(x: torch.Tensor) -> list[torch.Tensor]:
     """``x`` with every second element of a larger memory, and with its dims in the reverse order."""
     spread = x.new_zeros((*x.shape, 2))[..., 0]

@@ -20,7 +20,7 @@ import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.__main__ import record
 from benchmarks.fuzz.campaign import Tally
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.families import images, movement, numbers, rows, special, training
+from benchmarks.fuzz.families import images, memory, numbers, rows, special, training
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
@@ -175,9 +175,14 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
     "neighbours": (training.weights_of_neighbours, "cpu", ("cpu phases: team: kept in another shape",)),
     "memory": (
-        movement.in_memory,
+        memory.in_memory,
         "cpu",
         ("any storage-views: all elements", "any storage-views: all elements written"),
+    ),
+    "copies": (
+        memory.read_copies,
+        "cpu",
+        ("any calls: operands with eager's strides", "any storage-views: a computed tensor as another type"),
     ),
     "scatters": (
         special.onto_zeros,

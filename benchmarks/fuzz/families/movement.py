@@ -224,27 +224,6 @@ def mutate(g: Grower) -> None:
     )  # fmt: skip
 
 
-def in_memory(g: Grower) -> None:
-    """Elements of a computed tensor by their places in memory: all in another shape, all written, or some of them."""
-    v = g.pick(lambda v: rows(v) and not v.is_bool)
-    if v is None:
-        return
-    made = g.add(f"{v.name}.abs().contiguous()", v.exact)
-    if made is None:
-        return
-    shape = g.one_of(((v.tensor.numel(),), (1, v.tensor.numel()), (v.tensor.numel() // v.shape[-1], v.shape[-1])))
-    strides = tuple(torch.empty(shape, device="meta").stride())
-    few = max(1, shape[-1] // 2)
-    options = [
-        f"torch.as_strided({made.name}, {shape}, {strides})",
-        f"torch.as_strided({made.name}, {(*shape[:-1], few)}, {strides})",
-        f"torch.as_strided_scatter({made.name}, {g.input(shape, v.dtype).name}, {shape}, {strides})",
-        f"torch.as_strided_scatter({made.name}, {g.input((few,), v.dtype).name}, ({few},), (2,))",
-    ]
-    g.add(g.one_of(options), v.exact)
-    g.keep(made)
-
-
 def mix(g: Grower) -> None:
     """Other dtypes: casts there and back, integers and booleans beside floats."""
     v = g.pick(rows)
