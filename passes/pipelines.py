@@ -57,12 +57,18 @@ def pipeline_names() -> list[str]:
     return [aliases.get(name, name) for name in target_names()]
 
 
-def named_pipeline(name: str) -> list[PipelineStep]:
+def named_pipeline(name: str, arch: str = "") -> list[PipelineStep]:
     """All steps of a target, with the options' defaults, and the passes of installed packages among them.
 
-    Raises KilnError, naming the near ones, for an unknown name.
+    arch: the GPU ("sm_80") that the target is to be for; empty: the target's own.
+
+    Raises KilnError, naming the near ones, for an unknown name; and for a target that is not for a GPU of choice.
     """
     if name not in pipeline_names():
         near = did_you_mean(name, pipeline_names()) or f"; there are {', '.join(pipeline_names())}"
         raise KilnError(f"unknown pipeline {name!r}{near}")
-    return inserted(pipeline(find_target(_TARGETS.get(name, name))()), installed())
+    kind = find_target(_TARGETS.get(name, name))
+    target = kind.on("", arch) if arch else kind()
+    if arch and getattr(target, "arch", "") != arch:
+        raise KilnError(f"the pipeline {name!r} is not for a GPU of choice; --pipeline=gpu is")
+    return inserted(pipeline(target), installed())

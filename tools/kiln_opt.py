@@ -155,7 +155,10 @@ def _steps(options: Options) -> "list[PipelineStep]":
     with captured_stderr():
         for kind, text in options.passes:
             steps += _named(options, text) if kind == "pipeline" else parse_pipeline(text)
-    wanted = (("--until", options.until), ("--from", options.start), ("--insert-...", options.inserts))
+    wanted = (
+        *(("--until", options.until), ("--from", options.start), ("--insert-...", options.inserts)),
+        ("--gpu", options.gpu),
+    )
     for option, value in wanted:
         if value and "pipeline" not in dict(options.passes):
             raise KilnError(f"{option} needs --pipeline")
@@ -172,7 +175,7 @@ def _named(options: Options, name: str) -> "list[PipelineStep]":
     from kiln.passes.manager import behind, inserted, until
     from kiln.passes.pipelines import named_pipeline
 
-    whole = inserted(named_pipeline(name), options.inserts)
+    whole = inserted(named_pipeline(name, options.gpu), options.inserts)
     code = _code_stage(whole, options.emit) if options.emit else ""
     end = options.until or ("sched" if options.verify_kernels else code)
     steps = until(whole, end) if end else whole

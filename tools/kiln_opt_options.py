@@ -26,6 +26,7 @@ class Options:
     start: str = ""
     print_pipeline: bool = False
     cpu: str = ""
+    gpu: str = ""
     load: list[str] = field(default_factory=list[str])
     list_passes: str = ""
     split_input_file: bool = False
@@ -133,6 +134,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--print-pipeline", action="store_true", help="print the passes as text for --pass-pipeline, and exit")
     cpu = "make schedules and kernels for this CPU, which need not be there: x86-64-v4+amx-tile+amx-bf16+l2=2097152"
     add("--cpu", **once, metavar="NAME", help=cpu)
+    add(
+        "--gpu",
+        **once,
+        metavar="NAME",
+        help="the GPU of --pipeline=gpu, which need not be there: sm_80, sm_100, gfx942",
+    )
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(
         "--list-passes",
