@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from kiln.runtime.binding import Segment, StateLayout, check_key
 from kiln.runtime.expressions import derived_evaluator
 from kiln.runtime.heap import LARGE
-from kiln.runtime.plan import Operand, Plan, Symbol
-from kiln.runtime.strided import OF_COMPUTED
+from kiln.runtime.plan import AtenStep, Operand, Plan, Step, Symbol
+from kiln.runtime.strided import OWN
 
 __all__ = ["Program", "write_program"]
 
@@ -112,6 +112,13 @@ class _Writer:
         if len(self.parts) > 1 and self.layout.epochs == 1 and self.made:
             self._emit("if type(inputs) is owned: inputs.clear()")
 
+    def _is_shared(self, operand: Operand) -> bool:
+        """Whether the memory is more than that of a tensor which one step makes and one reads."""
+        named = sum(operand.buffer in _buffers_of(step) for step in self.plan.steps)
+        named += sum(o.tensor is not None and o.tensor.buffer == operand.buffer for o in self.plan.outputs)
+        made = self.plan.buffers[operand.buffer].kind in ("tensor", "aten")
+        return named > 2 or not made or operand.shape is not None
+
     def _is_used(self, buffer: int) -> bool:
         return buffer in self.last_use
 
@@ -205,10 +212,7 @@ class _Writer:
         elif self.is_device and step.op.startswith("aten.convolution"):
             # cuDNN's kernels for depthwise convolutions load 16 bytes at once; PyTorch hands a weight on as it lies.
             operands = [f"aligned({text})" for text in operands]
-        elif step.op in OF_COMPUTED and self.plan.buffers[step.operands[0].buffer].kind in (
-            "input",
-            "constant",
-        ):
+        elif step.op == OWN and self._is_shared(step.operands[0]):
             operands[0] += ".clone()"
         symbols = [self._number(s, e) for s in step.symbols]
         in_place = step.check is not None and not step.results
@@ -343,3 +347,10 @@ def derived_values(plan: Plan, values: list[int | None]) -> None:
             function = derived_evaluator(symbol.expr, names)
             known = [values[at[name]] or 0 for name in names]
             values[i] = function(*known)
+
+
+def _buffers_of(step: Step) -> set[int]:
+    """The buffers that a step reads or writes."""
+    if isinstance(step, AtenStep):
+        return {operand.buffer for operand in step.operands} | set(step.results)
+    return {pointer.buffer for pointer in step.pointers}

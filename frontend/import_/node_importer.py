@@ -39,12 +39,13 @@ from kiln.frontend.import_.opaque import register_check, wrap_node
 from kiln.frontend.import_.operand_strides import attach_operand_strides, needs_strides
 from kiln.frontend.import_.placement import Placement, known_number
 from kiln.frontend.import_.scalar_overloads import prefer_scalar_overload
-from kiln.frontend.import_.storage_views import COUNTING, counted_in_tensor
+from kiln.frontend.import_.storage_views import COUNTING, bases_of_other_types, counted_in_tensor
 from kiln.frontend.import_.symbolic_numbers import SymbolicNumbers
 from kiln.frontend.recomputed import ROUNDED
 from kiln.passes.torch_to_kiln.torch_values import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.numbers import NUMBER_ON
+from kiln.runtime.strided import OWN
 
 __all__ = ["KilnNodeImporter"]
 
@@ -70,12 +71,14 @@ class KilnNodeImporter(SymbolicNumbers):
         Raises:
             ImportUnsupported: a node that even an opaque call cannot express.
         """
+        nodes = [node for node in nodes if node.op == "call_function"]
+        own = bases_of_other_types(nodes)
         for node in nodes:
-            if node.op != "call_function":
-                continue
             loc = node_location(node, self._c)
             with loc, ir.InsertionPoint(self._b):
                 self._import_node(node, loc)
+                if node in own:
+                    self._emit_call(loc, node, resolve_op(OWN), [node_value(node)], (node,))
 
     def _import_node(self, node: Node, loc: ir.Location) -> None:
         value = node_value(node)

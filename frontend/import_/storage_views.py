@@ -10,7 +10,7 @@ What has all elements of a computed tensor in row-major order is a view of it, o
 written: functorch's derivatives of derivatives replay each view so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -20,23 +20,24 @@ from torch.fx import Node
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
 from kiln.lowering import paths
-from kiln.runtime.strided import OF_COMPUTED as OF_COMPUTED  # defines the operators
 
-__all__ = ["COUNTING", "counted_in_tensor"]
+__all__ = ["COUNTING", "bases_of_other_types", "counted_in_tensor"]
 
 aten = torch.ops.aten
 
-_TAKEN = paths.group("any storage-views", "all elements", "all elements written", "a computed tensor as another type")
+_TAKEN = paths.group("any storage-views", "all elements", "all elements written")
 
 COUNTING = (aten.as_strided.default, aten.as_strided_scatter.default)
 """Ops that count elements in memory."""
 
 
-_AS_ANOTHER_TYPE = {
-    aten.view.dtype: torch.ops.kiln.view_as.default,
-    aten.view_as_complex.default: torch.ops.kiln.view_as_complex.default,
-}
-"""Views as another type, and what stands for them where the tensor is computed (``runtime/strided.py``)."""
+_AS_ANOTHER_TYPE = (aten.view.dtype, aten.view_as_complex.default)
+
+
+def bases_of_other_types(nodes: Iterable[Node]) -> set[Node]:
+    """The computed tensors that are viewed as another type: they need memory of their own (``runtime/strided.py``)."""
+    bases = {_base(node.args[0]) for node in nodes if node.target in _AS_ANOTHER_TYPE}
+    return {base for base in bases if base.op != "placeholder"}
 
 
 def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple[Any, ...]]:
@@ -44,9 +45,6 @@ def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple
 
     Raises ImportUnsupported for memory whose start is not known.
     """
-    if target in _AS_ANOTHER_TYPE and _base(node.args[0]).op != "placeholder":
-        _TAKEN("a computed tensor as another type")
-        return _AS_ANOTHER_TYPE[target], node.args
     if target not in COUNTING:
         return target, node.args
     is_view = target is aten.as_strided.default

@@ -18,7 +18,7 @@ from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
-from kiln.runtime.strided import DENSE, IN_MEMORY
+from kiln.runtime.strided import DENSE, IN_MEMORY, OWN
 
 from .reshape import same_size
 from .shape_ops import list_unpack
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aten_name", "convert_to_aten", "is_row_major", "op_strides"]
 
-_TAKEN = paths.group("any calls", "operands with eager's strides")
+_TAKEN = paths.group("any calls", "operands with eager's strides", "memory of its own")
 _MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 # Types that only come as a tensor's dtype or an argument; c10::ScalarType numbers.
@@ -169,8 +169,7 @@ class _Call:
         op, name, state = self.op, self.name, self.state
         target = _overload(self.cx, name)
         args, kwargs = self.arguments(target._schema)
-        if self.strides:
-            _TAKEN("operands with eager's strides")
+        _TAKEN.those({"operands with eager's strides": self.strides, "memory of its own": name == OWN})
         # A list result is typed by the op that unpacks it.
         source = op
         if len(op.results) == 1 and type_text(op.results[0].type).startswith("!torch.list"):

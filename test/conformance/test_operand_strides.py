@@ -116,6 +116,28 @@ def test_a_view_of_a_copy_is_no_view_of_the_argument(view):
     torch.testing.assert_close(x, before)
 
 
+_ALIASES = {
+    "a copy of a result": lambda x, view: (view(x.sin().clone()), x),
+    "a copy beside its source": lambda x, view: (lambda y: (view(y.clone()), y))(x.sin()),
+    "a view beside its source": lambda x, view: (lambda y: (view(y), y))(x.sin()),
+    "two copies": lambda x, view: (view(x.clone()), view(x.clone())),
+    "two copies of a result": lambda x, view: (lambda y: (view(y.clone()), view(y.clone())))(x.sin()),
+    "a view of a view": lambda x, view: (view(x.clone()).flatten(), x),
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("view", [torch.view_as_complex, lambda x: x.view(torch.int16)], ids=["complex", "integers"])
+@pytest.mark.parametrize("case", list(_ALIASES))
+def test_results_share_the_memory_that_eagers_share(case, view, target):
+    x = torch.randn(4, 2)
+    compiled = torch.compile(_ALIASES[case], backend="kiln", options={"fallback": False, "target": target})
+    found, expected = ((x, *results) for results in (compiled(x, view), _ALIASES[case](x, view)))
+    starts = [[t.untyped_storage().data_ptr() for t in tensors] for tensors in (found, expected)]
+    shared = [[[a == b for b in tensors] for a in tensors] for tensors in starts]
+    assert shared[0] == shared[1]
+
+
 def test_a_view_of_an_argument_writes_to_it():
     x = torch.randn(4, 2)
     expected = torch.view_as_real(torch.view_as_complex(x.clone()) * 2j)

@@ -182,7 +182,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "copies": (
         memory.read_copies,
         "cpu",
-        ("any calls: operands with eager's strides", "any storage-views: a computed tensor as another type"),
+        ("any calls: operands with eager's strides", "any calls: memory of its own"),
     ),
     "scatters": (
         special.onto_zeros,
