@@ -42,7 +42,7 @@ def hooks() -> list[Hook]:
     """The functions through which compilations reach the workbench, and what stands for them where there is none."""
     from kiln import entry_points
     from kiln.frontend.import_ import argument_names
-    from kiln.frontend.report import announce, pass_log, progress
+    from kiln.frontend.report import announce, log_topics, progress
     from kiln.frontend.report.trace import session
     from kiln.lowering import considered
     from kiln.passes import manager, rewrites
@@ -50,7 +50,7 @@ def hooks() -> list[Hook]:
     return [
         (announce, "announce", lambda report, options: None),
         (announce, "is_traced", lambda: False),
-        (pass_log, "is_logged", lambda: False),
+        (log_topics, "is_logged", lambda: False),
         (progress, "showing_progress", lambda graph: contextlib.nullcontext([])),
         (session, "recorders", lambda options, report, target: []),
         (session, "is_gathering", lambda: False),
