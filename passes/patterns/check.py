@@ -9,10 +9,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.func import functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from kiln.errors import KilnError
+from kiln.passes.patterns.graph import trace_example
 from kiln.passes.patterns.registry import RewritePattern
 
 __all__ = ["check"]
@@ -33,23 +32,7 @@ def check(entry: RewritePattern) -> None:
             raise KilnError(
                 f"pattern {entry.name!r}: the pattern gives {_text(wanted)}, its replacement {_text(found)}"
             )
-        _trace(entry, example)
-
-
-def _trace(entry: RewritePattern, example: tuple[Any, ...]) -> None:
-    """Raise KilnError for a pattern that cannot be traced with symbols for sizes, as it is for the first graph."""
-    flat, spec = pytree.tree_flatten(example)
-    places = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor)]
-
-    def of_tensors(*tensors: torch.Tensor) -> Any:
-        given = dict(zip(places, tensors, strict=True))
-        return entry.pattern(*pytree.tree_unflatten([given.get(k, value) for k, value in enumerate(flat)], spec))
-
-    def traced(*tensors: torch.Tensor) -> Any:
-        with torch.no_grad():
-            return make_fx(functionalize(of_tensors), tracing_mode="symbolic")(*tensors)
-
-    _call(entry, "pattern", traced, tuple(flat[k] for k in places), " and symbols for sizes")
+        _call(entry, "pattern", lambda *given: trace_example(entry, given), example, " and symbols for sizes")
 
 
 def _results(
@@ -71,6 +54,8 @@ def _call(
     """What a function of the user gives, its errors with the pattern's name."""
     try:
         return function(*arguments)
+    except KilnError:
+        raise
     except DataDependentOutputException as error:
         reason = f"the {what} reads an element of a tensor ({error.func}), which is not known when a graph is compiled"
         raise KilnError(f"pattern {entry.name!r}: {reason}") from error

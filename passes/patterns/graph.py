@@ -131,10 +131,11 @@ def _context() -> ir.Context:
     return ir.Context.current or create_context()
 
 
-def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
-    from kiln.frontend.import_.fx_import import ImportUnsupported, import_graph
-    from kiln.passes.manager import run_pipeline
+def trace_example(pattern: RewritePattern, example: tuple[Any, ...]) -> tuple[GraphModule, list[torch.Tensor]]:
+    """The FX graph of a pattern, numbers among its arguments as their `sentinel`, and the tensors it was traced with.
 
+    Raises KilnError for an argument that is neither, and what the user's function raises.
+    """
     call, flat, _ = flat_function(pattern.pattern, example)
     is_tensor = [isinstance(value, torch.Tensor) for value in flat]
     if not all(tensor or isinstance(value, int | float) for tensor, value in zip(is_tensor, flat, strict=True)):
@@ -149,7 +150,14 @@ def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
         # A copy: a tensor that the example holds twice would be traced as one argument.
         tensors.append(value.clone() if any(value is other for other in tensors) else value)
     # Sizes that are not compared need no symbols, which cost time.
-    gm = trace(of_tensors, tensors, "fake" if pattern.any_rank else "symbolic")
+    return trace(of_tensors, tensors, "fake" if pattern.any_rank else "symbolic"), tensors
+
+
+def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
+    from kiln.frontend.import_.fx_import import ImportUnsupported, import_graph
+    from kiln.passes.manager import run_pipeline
+
+    gm, tensors = trace_example(pattern, example)
     context = _context()
     try:
         imported = import_graph(gm, context)
@@ -158,8 +166,9 @@ def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
     if imported.constants or any(output.kind != "result" for output in imported.outputs):
         raise KilnError(f"pattern {pattern.name!r}: each output must be computed from the arguments alone")
     run_pipeline(imported.module, NORMAL_FORM)
-    positions = [k for k, tensor in enumerate(is_tensor) if tensor]
-    numbers = {sentinel(k, flat[k]): k for k, tensor in enumerate(is_tensor) if not tensor}
+    flat = pytree.tree_leaves(example)
+    positions = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+    numbers = {sentinel(k, value): k for k, value in enumerate(flat) if not isinstance(value, torch.Tensor)}
     with context:
         return _Reader(imported, positions, numbers).read(pattern, example, tensors)
 
