@@ -10,7 +10,8 @@ roundings of what it subtracts. So have those of a value that several calls read
 the value's dtype. Those that a call reads several times, as an embedding its rows, or that equal elements share have
 the error of sums. The weights of an attention are rounded to its dtype, each with an error of its own: here its values
 have that error, so that results near zero have it, too. On GPUs a convolution is also rounded before its bias is added:
-cuDNN takes none, and PyTorch adds it to the rounded result.
+cuDNN takes none, and PyTorch adds it to the rounded result. So is a product on CUDA: cuBLASLt adds the bias to the
+rounded sum where it splits the terms.
 """
 
 import functools
@@ -148,6 +149,11 @@ class Runs:
                 return found
             return found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
 
+        def of_eager(found: torch.Tensor, number: int) -> torch.Tensor:
+            if not seed or seed % 3 or found.dtype != torch.float64:
+                return found
+            return found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
+
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
             found = self._apart(disturb(_as_defined(call), args, kwargs, number), args, kwargs, number)
             size, spacing = self._roundings[number], self._spacings[number]
@@ -187,13 +193,11 @@ class Runs:
             if bias is None:
                 found = changed(call(*args, **kwargs), size, spacing)
             else:
-                found = call(args[0], args[1], None, *args[3:], **kwargs)
-                found = changed(changed(found, size, spacing) + bias, size, spacing)
+                found = changed(call(args[0], args[1], None, *args[3:], **kwargs), size, spacing)
+                found = changed(of_eager(found, number) + bias, size, spacing)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
                 found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
-            found = flushed(found)
-            if seed and seed % 3 == 0 and found.dtype == torch.float64:
-                found = found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)
+            found = of_eager(flushed(found), number)
             scale = _scale_of_norm(call, args)
             if scale is not None and found.requires_grad and args[0].requires_grad:
                 largest = max(1.0, _largest([args[2:], kwargs]))  # of the weights
@@ -325,10 +329,16 @@ def _name(call: Callable[..., Any]) -> str:
 
 
 def _bias(call: Callable[..., Any], args: Any) -> torch.Tensor | None:
-    """A convolution's bias, as it is added to the result; None for other calls."""
-    if "conv" not in _name(call) or len(args) < 3 or args[2] is None:
+    """The bias of a convolution, or of a product on CUDA, as it is added to the result; None for other calls."""
+    if len(args) < 3 or args[2] is None:
         return None
-    return args[2].view(-1, *[1] * (args[0].dim() - 2))
+    if _name(call) == "linear" and _is_on_cuda(args[0]):
+        return args[2]
+    return args[2].view(-1, *[1] * (args[0].dim() - 2)) if "conv" in _name(call) else None
+
+
+def _is_on_cuda(x: torch.Tensor) -> bool:
+    return x.is_cuda
 
 
 def _is_write(call: Callable[..., Any]) -> bool:

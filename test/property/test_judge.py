@@ -178,6 +178,18 @@ def test_a_gpu_rounds_a_convolution_before_its_bias_is_added() -> None:
         check(reference(program, "cpu"), program.make("cpu"), [rounded])
 
 
+def test_cublas_may_round_a_split_product_before_its_bias_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounded sum may be the bias: a ReLU has no gradient then, but on CUDA alone."""
+    # Sums of 256.5, in bf16 256.
+    given = [Input(shape, BF16, i, values="equal") for i, shape in enumerate([(4, 456), (32, 456)])]
+    program = Program(given, ["v0.new_full((32,), -256)", "F.relu(F.linear(v0, v1, v2))"], [3])
+    apart = Program(given, [program.lines[0], "F.relu(F.linear(v0, v1) + v2)"], [3])
+    with pytest.raises(WrongResult):
+        check_gradients(program, apart.function(), leaves(program), for_gpu=True)
+    monkeypatch.setattr(roundings, "_is_on_cuda", lambda x: True)
+    check_gradients(program, apart.function(), leaves(program), for_gpu=True)
+
+
 def test_denormal_results_of_a_gpu_may_be_zero_and_what_follows_from_them() -> None:
     given = [Input((64, 64), torch.float32, 1)]
     program = Program(given, ["v0 * 1e-39", "F.elu(v1)", "v2 * 1e6"], [3])
