@@ -243,12 +243,18 @@ class _Import:
         self.arg_attrs.append(attrs)
 
     def _hint(self, spec: InputSpec, name: str) -> int | None:
-        """About what a symbol was when the graph was traced, if that is known."""
+        """About what a symbol was when the graph was traced, if that is known.
+
+        Sizes that are rounded, each by itself, may contradict each other: then a divisor may be 0, or a size negative.
+        """
         if spec.kind != "derived":
             return self.hints.get(name)
         expr: Any = spec.expr
-        known = expr.subs({s: self.hints[str(s)] for s in expr.free_symbols if str(s) in self.hints})
-        return rounded_hint(int(known)) if known.is_Integer else None
+        try:
+            known = expr.subs({s: self.hints[str(s)] for s in expr.free_symbols if str(s) in self.hints})
+        except ZeroDivisionError:
+            return None
+        return rounded_hint(int(known)) if known.is_Integer and known >= 0 else None
 
     def _find_symbol(self, name: str) -> InputSpec:
         """A size or stride of an input that is exactly this symbol."""
