@@ -47,7 +47,7 @@ def _is_generated(entry: OpDef) -> bool:
 # What a linalg body and the scalar parts of a fusion consist of.
 _SCALAR: Allowed = ("arith.*", "math.*", "linalg.index", "linalg.yield", "tensor.extract")
 # What a fusion's body may hold at its top level: the code generation language.
-_CODEGEN: Allowed = ("linalg.generic", "arith.constant", _is_generated, YieldOp.OPERATION_NAME)
+_CODEGEN: Allowed = ("linalg.generic", "arith.*", _is_generated, YieldOp.OPERATION_NAME)
 
 _FUSED_TOP: Allowed = (
     FusionOp.OPERATION_NAME,
@@ -123,6 +123,17 @@ def _isolated(op: ir.Operation) -> str | None:
     return None
 
 
+def _counts(op: ir.Operation) -> str | None:
+    """What a fusion computes beside its loops comes from sizes: a norm divides by the length of a row, known or not."""
+    if not op.name.startswith("arith.") or op.name == "arith.constant":
+        return None
+    return "computes tensors outside of linalg.generic" if any(map(_is_tensor, op.results)) else None
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
 _LINALG_BODY: dict[str, Allowed] = {"linalg.generic": _SCALAR}
 _FUSED_REGIONS: dict[str, Allowed] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
 
@@ -144,13 +155,13 @@ STAGES: dict[str, Stage] = {
             "fused",
             _FUSED_TOP,
             _FUSED_REGIONS,
-            (_builtin_types, _isolated),
+            (_builtin_types, _isolated, _counts),
         ),
         Stage(
             "sched",
             _SCHED_TOP,
             _FUSED_REGIONS,
-            (_builtin_types, _isolated, _scheduled),
+            (_builtin_types, _isolated, _counts, _scheduled),
         ),
         Stage("kernels", _LAUNCHED_TOP, _FUSED_REGIONS, (_builtin_types,), ()),
         Stage("vector", _LAUNCHED_TOP, _FUSED_REGIONS, (), _LOOPS),

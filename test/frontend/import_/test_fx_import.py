@@ -69,7 +69,9 @@ def test_sizes_are_written_from_their_expression():
     assert "sym_size" not in ir
 
 
-@pytest.mark.parametrize("size", [lambda n, m: n // (n - m), lambda n, m: (n - 2 * m + 7) // (n - 4)], ids=["zero", "less"])
+@pytest.mark.parametrize(
+    "size", [lambda n, m: n // (n - m), lambda n, m: (n - 2 * m + 7) // (n - 4)], ids=["zero", "less"]
+)
 def test_rounded_sizes_may_contradict_each_other(size):
     """Sizes of 7 and 5 are about 8 both: nothing is known of what is derived of them by a quotient by 0, or below 0."""
     graph = imported(lambda x: x.new_zeros(size(*x.shape)) + x.sum(), torch.randn(7, 5), dynamic=True)

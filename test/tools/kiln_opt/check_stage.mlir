@@ -31,9 +31,21 @@ func.func @torch_type(%x: !torch.int) -> !torch.int {
 func.func @fusion_body(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4xf32>):
-    // expected-error @below {{stage 'fused': arith.addf is not allowed in the body of kiln.fusion; allowed: linalg.generic}}
+    // expected-error @below {{stage 'fused': arith.addf computes tensors outside of linalg.generic}}
     %b = arith.addf %a, %a : tensor<4xf32>
     "kiln.yield"(%b) : (tensor<4xf32>) -> ()
   }) {kind = "pointwise", name = "twice"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @math_in_fusion(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<4xf32>):
+    // expected-error @below {{stage 'fused': math.exp is not allowed in the body of kiln.fusion; allowed: linalg.generic}}
+    %b = math.exp %a : tensor<4xf32>
+    "kiln.yield"(%b) : (tensor<4xf32>) -> ()
+  }) {kind = "pointwise", name = "exp"} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
