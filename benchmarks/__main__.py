@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace, threads: int, console: Console) -> list[
     torch.set_num_threads(threads)
     logging.getLogger("torch._inductor").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
-    torch._inductor.config.force_disable_caches = True  # type: ignore[attr-defined]
+    torch._inductor.config.force_disable_caches = True
     os.environ["KILN_CACHE"] = "0"
     rounds = arguments.rounds or (5 if arguments.quick else 25)
     sample = 0.005 if arguments.quick else 0.02

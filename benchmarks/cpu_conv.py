@@ -25,12 +25,12 @@ import torch.nn.functional as F
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "test" / "lowering" / "cpu"), str(ROOT / "benchmarks")]
 
-from conv_support import conv_kernel, conv_problem  # noqa: E402
-from cpu_matmul import measure  # noqa: E402
+from conv_support import conv_kernel, conv_problem
+from cpu_matmul import measure
 
-from kiln.dialects.schedules import to_plain  # noqa: E402
-from kiln.dialects.schedules.cpu import DirectConvSchedule  # noqa: E402
-from kiln.lowering.cpu import isa  # noqa: E402
+from kiln.dialects.schedules import to_plain
+from kiln.dialects.schedules.cpu import DirectConvSchedule
+from kiln.lowering.cpu import isa
 
 # Class -> (channels, size of the image, output channels, window, stride, groups).
 LAYERS = {

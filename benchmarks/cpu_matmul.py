@@ -26,17 +26,17 @@ import torch.nn.functional as F
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "test" / "lowering" / "cpu")]
 
-from matmul_support import DTYPES, Kernel, StoreEpilogue  # noqa: E402
+from matmul_support import DTYPES, Kernel, StoreEpilogue
 
-from kiln.lowering.cpu import isa  # noqa: E402
-from kiln.lowering.cpu.attention import (  # noqa: E402
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.attention import (
     AttentionBuffers,
     AttentionProblem,
     attention_scratch_bytes,
     choose_attention_schedule,
     emit_attention,
 )
-from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes  # noqa: E402
+from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
 
 MM_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MM_SIZES = ((768, 768), (3072, 768), (768, 3072), (2048, 2048))  # (n, k)

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         cases = select(arguments.only)
     except KeyError as unknown:
         parser.error(f"--only: no case begins with {unknown}; cases are {', '.join(CASES)}")
-    torch._inductor.config.force_disable_caches = True  # type: ignore[attr-defined]
+    torch._inductor.config.force_disable_caches = True
     missing = CONTENDERS["inductor"].unavailable()
     rows, worse = [], False
     for case in cases:

@@ -200,7 +200,7 @@ def main(argv: Sequence[str]) -> int:
     torch.set_num_threads(arguments.threads)
     logging.getLogger("torch._inductor").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
-    torch._inductor.config.force_disable_caches = True  # type: ignore[attr-defined]
+    torch._inductor.config.force_disable_caches = True
     os.environ["KILN_CACHE"] = "0"
     here = machine()
     console.print(", ".join(f"{k} {v}" for k, v in here.items()), highlight=False)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("frontend", "dialects", "passes", "lowering", "runtime", "tools")
+FOLDERS = ("frontend", "dialects", "passes", "lowering", "runtime", "tools", "test", "benchmarks")
 
 _SILENCES = re.compile(r"#\s*(type:\s*ignore|noqa|pyright:)")
 _EXPLAINED = re.compile(r"#\s*((type|pyright): ignore\[[\w, -]+\]|noqa: [A-Z]+\d+(, [A-Z]+\d+)*)( - \S.*|(?=  #))")
@@ -24,7 +24,8 @@ def unexplained(text: str) -> list[str]:
 
 def test_each_suppression_has_a_rule_and_a_reason():
     sources = [*ROOT.glob("kiln/*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))]
-    assert len(sources) > 300
+    sources.remove(Path(__file__))  # it has examples of comments
+    assert len(sources) > 1000
     silent = {str(path.relative_to(ROOT)): lines for path in sources if (lines := unexplained(path.read_text()))}
     assert silent == {}
 

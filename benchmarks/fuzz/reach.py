@@ -93,7 +93,7 @@ def _passes_of(name: str, kernels: bool) -> Generator[None]:
         def boxed(inputs: list[Any]) -> list[Any]:
             return run(inputs)
 
-        boxed._boxed_call = True  # type: ignore[attr-defined]
+        boxed._boxed_call = True
         return boxed
 
     with patched_attributes((compilation, "_compile_native", compile_native)):

@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-import kiln  # noqa: F401 (registers the backend)
+import kiln  # noqa: F401 - it registers the backend
 from benchmarks.planted import programs
 
 _TOLERANCE = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 2e-5}

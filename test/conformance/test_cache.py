@@ -217,7 +217,7 @@ def test_patterns_from_outside_are_part_of_the_key(cache):
 
     def compiled_with(value):
         with kiln.patterns.scope():
-            replacement = lambda x: x * 2 if value else x  # noqa: E731
+            replacement = lambda x: x * 2 if value else x
             kiln.patterns.register("double", lambda x: x + x, replacement, examples=[(torch.randn(3),)])
             return run(f, x, w)[1]
 

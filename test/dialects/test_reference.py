@@ -309,7 +309,7 @@ def test_scatter(reduce: str) -> None:
     def expected(a: torch.Tensor, i: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
         return a.scatter(1, i, s) if reduce == "none" else a.scatter_reduce(1, i, s, reduce)
 
-    build = lambda a, i, s: kiln.scatter(a, 1, i, s, reduce)  # noqa: E731
+    build = lambda a, i, s: kiln.scatter(a, 1, i, s, reduce)
     check(build, expected, [x, index, source], [(0, 1), (0,), (1,)])
 
 
@@ -331,7 +331,7 @@ def test_scatter_nd(reduce: str) -> None:
 
 def test_scatter_nd_from_zero() -> None:
     """What is there is not read."""
-    build = lambda a, s, i: kiln.scatter_nd(a, s, [i], [0], [1], "sum", from_zero=True)  # noqa: E731
+    build = lambda a, s, i: kiln.scatter_nd(a, s, [i], [0], [1], "sum", from_zero=True)
     s, i = randn(7, 3), torch.tensor([0, 1, 1, 3, 0, 0, 1])[:, None].expand(7, 3).contiguous()
     sizes: list[Sequence[int]] = [(0,), (0, 1), (0, 1)]
     check(build, lambda a, s, i: torch.zeros_like(a).scatter_add(0, i, s), [randn(4, 3), s, i], sizes)

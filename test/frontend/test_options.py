@@ -105,7 +105,7 @@ def test_values_that_no_graph_could_use(options, message):
 
 def test_options_that_are_no_dict():
     with pytest.raises(BackendOptionError, match="options must be a dict, found list"):
-        Options.build(options=["fallback"])  # type: ignore[arg-type]
+        Options.build(options=["fallback"])
 
 
 def test_knobs(monkeypatch, tmp_path):

@@ -144,7 +144,7 @@ def test_a_forward_graph_that_runs_with_aten(monkeypatch: pytest.MonkeyPatch) ->
     def fail(gm: torch.fx.GraphModule, options: object, report: CompileReport) -> object:
         if report.graph == "forward":
             raise compile.ImportUnsupported("a test")
-        return native(gm, options, report)  # pyright: ignore[reportArgumentType]
+        return native(gm, options, report)
 
     monkeypatch.setattr(compile, "_compile_native", fail)
     reports = check(Net(), images().to(torch.bfloat16))

@@ -112,7 +112,7 @@ def test_quantisation_of_rows_is_one_kernel(target: str, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
 def test_moved_and_widened_in_one_kernel(target: str) -> None:
     x = torch.randn(12, 10).to(torch.float8_e4m3fn)
-    fn = lambda x, s: x.t()[1:].float() * s  # noqa: E731
+    fn = lambda x, s: x.t()[1:].float() * s
     assert torch.equal(_run(fn, [x, torch.tensor(0.5)], target), fn(x, torch.tensor(0.5)))
 
 

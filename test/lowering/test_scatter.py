@@ -174,7 +174,7 @@ def test_extremes_of_any_bits(reduce: str, dtype: torch.dtype) -> None:
     nan = float("nan")
     odd = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), nan, -nan, 1e-42, -1e-42], dtype=dtype)
     x, y = (p.reshape(-1) for p in torch.meshgrid(odd, odd, indexing="ij"))
-    fn = lambda x, i, y: x.scatter_reduce(0, i, y, reduce)  # noqa: E731
+    fn = lambda x, i, y: x.scatter_reduce(0, i, y, reduce)
     (found,), (expected,) = _run(fn, (x, torch.arange(100), y))
     assert torch.equal(found.isnan(), expected.isnan())
     assert torch.equal(found.nan_to_num(7.0), expected.to(dtype).nan_to_num(7.0))

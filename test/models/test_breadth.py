@@ -220,7 +220,7 @@ def test_the_page_shows_the_table() -> None:
 def test_a_run_is_added_once(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     about = {"date": "2026-11-22", "commit": "abc", "machine": "H200"}
-    about["versions"] = dict.fromkeys(("torch", "triton", "transformers", "timm", "torchvision"), "1")  # type: ignore[assignment]
+    about["versions"] = dict.fromkeys(("torch", "triton", "transformers", "timm", "torchvision"), "1")
     row = {"job": "a", "entry": "a", "status": "wrong", "fallbacks": ["x"], "recompiles": 2}
     file.write_text("\n".join(map(json.dumps, [{"run": about}, row, {**row, "job": "b", "status": "right"}])))
     runs = table.add(table.add([], file), file)

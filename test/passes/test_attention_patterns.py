@@ -228,7 +228,7 @@ def test_16_bits(dtype: torch.dtype) -> None:
 def test_keys_that_lie_transposed() -> None:
     q, kt, v = heads(B, H, S, D), heads(B, H, D, T), heads(B, H, T, D)
     with torch.no_grad():
-        model = lambda q, kt, v: torch.softmax(q @ kt * 0.3, -1) @ v  # noqa: E731
+        model = lambda q, kt, v: torch.softmax(q @ kt * 0.3, -1) @ v
         actual = torch.compile(model, backend="kiln", options={"fallback": False})(q, kt, v)
         torch.testing.assert_close(actual, model(q, kt, v))
 
@@ -246,7 +246,7 @@ def test_dynamic_sizes() -> None:
 
 def test_float64_is_left_as_it_is() -> None:
     q, k, v = (heads(B, H, n, D).double() for n in (S, T, T))
-    model = lambda q, k, v: torch.softmax(q @ k.mT * 0.3, -1) @ v  # noqa: E731
+    model = lambda q, k, v: torch.softmax(q @ k.mT * 0.3, -1) @ v
     with torch.no_grad():
         actual = torch.compile(model, backend="kiln", options={"fallback": False})(q, k, v)
     torch.testing.assert_close(actual, model(q, k, v), rtol=1e-12, atol=1e-12)
@@ -254,7 +254,7 @@ def test_float64_is_left_as_it_is() -> None:
 
 def test_gradients_are_eagers() -> None:
     q, k, v = (heads(B, H, n, D).requires_grad_() for n in (S, T, T))
-    model = lambda q, k, v: (torch.softmax(q @ k.mT * 0.3, -1) @ v).sin().sum()  # noqa: E731
+    model = lambda q, k, v: (torch.softmax(q @ k.mT * 0.3, -1) @ v).sin().sum()
     expected = torch.autograd.grad(model(q, k, v), (q, k, v))
     actual = torch.autograd.grad(torch.compile(model, backend="kiln")(q, k, v), (q, k, v))
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
@@ -298,7 +298,7 @@ def test_attention_that_pytorch_takes_apart(mask: str, dtype: torch.dtype, targe
 
 def test_large_heads_stay_products() -> None:
     """No multiprocessor holds a tile of them: 4096 elements of f32 want 512 KiB of shared memory."""
-    model = lambda q, k, v: torch.softmax(q @ k.mT * 0.015625, -1) @ v  # noqa: E731
+    model = lambda q, k, v: torch.softmax(q @ k.mT * 0.015625, -1) @ v
     check(model, *(torch.randn(2, n, 512) for n in (S, T, T)))
     large = [torch.randn(2, n, 4096) for n in (S, T, T)]
     with torch.no_grad():

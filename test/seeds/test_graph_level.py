@@ -91,7 +91,7 @@ def test_scale_factor_of_attention() -> None:
 class HasDeadCode(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = torch.relu(x)
-        b = torch.exp(x)  # computed but never used!  # noqa: F841
+        b = torch.exp(x)  # computed but never used!  # noqa: F841 - a line of the document
         return torch.log(a)
 
 
@@ -242,7 +242,7 @@ class UnoptimizedModel(torch.nn.Module):
         a = torch.relu(x)
         b = torch.relu(x)  # redundant
         c = a * 1.0  # identity
-        d = torch.exp(x)  # unused  # noqa: F841
+        d = torch.exp(x)  # unused  # noqa: F841 - a line of the document
         e = b * scale
         f = e + 1.0
         g = torch.relu(f)

@@ -30,7 +30,7 @@ class WithConstants(nn.Module):
 class HasDeadCode(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = torch.relu(x)
-        b = torch.exp(x)  # computed but never used!  # noqa: F841
+        b = torch.exp(x)  # computed but never used!  # noqa: F841 - a line of the document
         return torch.log(a)
 
 
@@ -54,7 +54,7 @@ class UnoptimizedModel(nn.Module):
         a = torch.relu(x)
         b = torch.relu(x)  # redundant
         c = a * 1.0  # identity
-        d = torch.exp(x)  # unused  # noqa: F841
+        d = torch.exp(x)  # unused  # noqa: F841 - a line of the document
         e = b * scale
         f = e + 1.0
         g = torch.relu(f)

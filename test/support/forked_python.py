@@ -218,7 +218,7 @@ def _execute(words: list[str], cwd: str, environment: dict[str, str], fds: list[
     except BaseException as error:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(type(error), error, error.__traceback__)
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        threading._shutdown()
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -236,7 +236,7 @@ def _run_main(words: list[str], search: list[str]) -> None:
     if what == "-m":
         sys.path[:] = [os.getcwd(), *search]
         sys.argv = ["-m", *arguments[1:]]
-        runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]
+        runpy._run_module_as_main(arguments[0])
         return
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if what == "-c":

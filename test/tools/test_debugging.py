@@ -286,14 +286,14 @@ def _compiled(pipeline: str) -> object:
 def test_verify_names_the_pass_on_random_inputs() -> None:
     pipeline = "convert-torch-to-kiln,uncounted-swap,fuse,assign-layouts,schedule-cpu"
     with torch.no_grad(), pytest.raises(BackendCompilerFailed, match="pass 'uncounted-swap' failed: the pass"):
-        _compiled(pipeline)(torch.randn(64))  # type: ignore[operator]
+        _compiled(pipeline)(torch.randn(64))
 
 
 def test_verify_names_the_pass_on_given_inputs(capfd: pytest.CaptureFixture[str]) -> None:
     """Random inputs are right; the command keeps those that are not."""
     pipeline = "convert-torch-to-kiln,lose-value,fuse,assign-layouts,schedule-cpu"
     with torch.no_grad(), pytest.raises(CompileError, match="given inputs") as raised:
-        _compiled(pipeline)(torch.full((64,), 100.0))  # type: ignore[operator]
+        _compiled(pipeline)(torch.full((64,), 100.0))
     assert "pass 'lose-value' failed" in str(raised.value)
     command = shlex.split(str(raised.value.command))
     assert any(word.startswith("--inputs=") for word in command)

@@ -115,9 +115,9 @@ def _switch_off_chance(module: nn.Module) -> None:
     for part in module.modules():
         name = type(part).__name__
         if isinstance(part, torch.nn.modules.dropout._DropoutNd) or name == "StochasticDepth":
-            part.p = 0.0  # type: ignore[assignment]
+            part.p = 0.0
         elif name.endswith("DropPath"):  # timm's and those of the transformers package
-            part.drop_prob = 0.0  # type: ignore[assignment]
+            part.drop_prob = 0.0
 
 
 def _compare_captured(comparison: Comparison, settings: Settings) -> None:

@@ -48,7 +48,7 @@ def reference(module: nn.Module, dtype: torch.dtype) -> nn.Module:
     for part in copied.modules():
         config = getattr(part, "config", None)
         if getattr(config, "_experts_implementation", None) is not None:
-            config._experts_implementation = "eager"  # type: ignore[union-attr]
+            config._experts_implementation = "eager"
     return copied
 
 

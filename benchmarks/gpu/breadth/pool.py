@@ -93,7 +93,7 @@ def _probe() -> None:
 def _start(context: BaseContext, job: Job, settings: Settings, log: Path, limit: float) -> _Running:
     receiver, sender = context.Pipe(duplex=False)
     arguments = (job, settings, sender, str(log), limit)
-    process = context.Process(target=child.main, args=arguments, daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(target=child.main, args=arguments, daemon=True)
     process.start()
     sender.close()
     return _Running(job, process, receiver, log, time.monotonic())

@@ -9,8 +9,8 @@ import importlib
 import torch._dynamo
 import torch._inductor.compile_fx  # noqa: F401 - AOTAutograd's parts that Dynamo loads at its first graph
 
-import benchmarks.gpu.breadth.child  # noqa: F401
-import kiln.frontend.aot  # noqa: F401
+import benchmarks.gpu.breadth.child  # noqa: F401 - children of this process have it
+import kiln.frontend.aot  # noqa: F401 - children of this process have it
 from benchmarks.gpu.breadth.families import entries_of
 
 for name in ("transformers", "transformers.models.auto.modeling_auto", "timm", "torchvision", "triton"):

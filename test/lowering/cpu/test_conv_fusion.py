@@ -197,7 +197,7 @@ func.func @main(%x: tensor<2x{x}x9x10xf32>, %w: tensor<{o}x{c}x3x3xf32>) -> tens
   }}) {{kind = "conv", name = "c" {layouts}}} : (tensor<2x{x}x9x10xf32>, tensor<{o}x{c}x3x3xf32>) -> tensor<2x{o}x9x10xf32>
   return %0 : tensor<2x{o}x9x10xf32>
 }}
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize("channels,outputs,groups", [(5, 40, 1), (3, 20, 2), (1, 1, 21), (4, 8, 1)])

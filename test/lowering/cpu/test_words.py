@@ -90,7 +90,7 @@ def packing(kind: str, turned: bool, x: torch.Tensor, size: tuple[int, int] | No
             seen = Range(b, ctx.scratch, 0)
             seen.reset()
             words = FloatWords(b, source, unit, seen)
-        place = lambda part, i: (buffers[1], b.addi(i if turned else b.muli(i, PITCH), part * PITCH * PITCH))  # noqa: E731
+        place = lambda part, i: (buffers[1], b.addi(i if turned else b.muli(i, PITCH), part * PITCH * PITCH))
         pack(words, 0, lines, depth, place, PITCH, turned=turned)
 
     dtypes = ["i8" if "i8" in kind else kind, "i32"]

@@ -123,7 +123,7 @@ def test_negations_are_products(context):
         }) {sym_name = "k", sym_visibility = "public", function_type = (f32) -> ()} : () -> ()
         """
     )
-    text = to_ttir(list(module.body)[0])  # pyright: ignore[reportArgumentType]
+    text = to_ttir(list(module.body)[0])
     assert "negf" not in text
     assert text.count('"arith.mulf"') == 2
 

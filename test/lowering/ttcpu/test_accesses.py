@@ -16,7 +16,7 @@ from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.ttcpu.settings import Settings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from kernel_text import load, range_, run, store  # noqa: E402
+from kernel_text import load, range_, run, store
 
 
 def compiled(function, **options):

@@ -12,7 +12,7 @@ import torch
 from kiln.lowering.ttcpu.settings import Settings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from kernel_text import load, range_, run, store  # noqa: E402
+from kernel_text import load, range_, run, store
 
 T = "tensor<4096xf32>"
 SUMS = {

@@ -14,7 +14,7 @@ from kiln.errors import AccessError
 from kiln.lowering.ttcpu.settings import Settings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from kernel_text import load, range_, run, store  # noqa: E402
+from kernel_text import load, range_, run, store
 
 ADD = "{atomic_rmw_op = 4 : i32, sem = 4 : i32, scope = 1 : i32} : (!tt.ptr<i32>, i32) -> i32"
 PARTS, WIDTH = 24, 64

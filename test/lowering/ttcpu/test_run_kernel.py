@@ -12,7 +12,7 @@ import torch
 from kiln.errors import UnsupportedError
 
 sys.path.insert(0, os.path.dirname(__file__))
-from kernel_text import PROGRAM_RANGE, load, range_, run, store  # noqa: E402
+from kernel_text import PROGRAM_RANGE, load, range_, run, store
 
 
 @pytest.mark.parametrize("size", [1, 64, 200])

@@ -16,7 +16,7 @@ from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from kernel_text import run  # noqa: E402
+from kernel_text import run
 
 # Each program writes at the next place which one it is.
 IN_TURN = """

@@ -14,20 +14,20 @@ import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "gpu", "dot"))
 
-from fusion_support import close, emit_fusion, function, run_fusion  # noqa: E402  # pyright: ignore[reportMissingImports]
-from test_specialized import MAPS, attention, schedule  # noqa: E402  # pyright: ignore[reportMissingImports]
-from torch_mlir import ir  # noqa: E402
+from fusion_support import close, emit_fusion, function, run_fusion
+from test_specialized import MAPS, attention, schedule
+from torch_mlir import ir
 
-from kiln.dialects import create_context, parse  # noqa: E402
-from kiln.dialects.schedules import to_attribute  # noqa: E402
-from kiln.errors import InvalidIRError, NumericsError, UnsupportedError  # noqa: E402
-from kiln.lowering.gpu import ttir  # noqa: E402
-from kiln.lowering.gpu.dot.specialized import Place, Specialized  # noqa: E402
-from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir  # noqa: E402
-from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir  # noqa: E402
-from kiln.lowering.ttcpu.ttgir.memory import TtgirError  # noqa: E402
-from kiln.lowering.ttcpu.ttgir.run import run_specialized  # noqa: E402
-from kiln.passes.numerics.kernels import verify_kernels  # noqa: E402
+from kiln.dialects import create_context, parse
+from kiln.dialects.schedules import to_attribute
+from kiln.errors import InvalidIRError, NumericsError, UnsupportedError
+from kiln.lowering.gpu import ttir
+from kiln.lowering.gpu.dot.specialized import Place, Specialized
+from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
+from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir
+from kiln.lowering.ttcpu.ttgir.memory import TtgirError
+from kiln.lowering.ttcpu.ttgir.run import run_specialized
+from kiln.passes.numerics.kernels import verify_kernels
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -136,7 +136,7 @@ def norm_cases() -> Iterator[Case]:
     yield Case("fused_rms_norm_bf16", lambda x, w: aten._fused_rms_norm(x, [6], w, None)[0], small, 1e-2)
     image, c = noise(2, 6, 3, 3), noise(6, seed=5).abs() + 0.5
     yield Case("group_norm", lambda x, w, b: (F.group_norm(x, 3, w, b), F.group_norm(x, 2)), (image, w, b), 1e-5)
-    native = lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 9, 3, 1e-5)  # noqa: E731
+    native = lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 9, 3, 1e-5)
     yield Case("native_group_norm", native, (image, w, b), 1e-5, dynamic=False)
     yield Case("batch_norm", lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), (image, b, c, w, b), 1e-5)
     short = image.bfloat16()  # with parameters in float32

@@ -125,14 +125,14 @@ def elementwise_cases() -> Iterator[Case]:
     for name, fn in ACTIVATIONS.items():
         yield Case(f"activation_{name}", fn, (EDGES,))
     for name, rest in BACKWARD.items():
-        call = lambda g, x, name=name, rest=rest: getattr(aten, name)(g, x, *rest)  # noqa: E731
+        call = lambda g, x, name=name, rest=rest: getattr(aten, name)(g, x, *rest)
         yield Case(name, call, (GRAD, 3 * X), 1e-5, dynamic="shrink" not in name)
     for kind in ("none", "tanh"):
         yield Case(
             f"gelu_backward_{kind}", lambda g, x, k=kind: aten.gelu_backward(g, x, approximate=k), (GRAD, 3 * X), 1e-5
         )
     for result in (False, True):
-        call = lambda g, x, r=result: aten.elu_backward(g, 0.7, 1.1, 0.9, r, x)  # noqa: E731
+        call = lambda g, x, r=result: aten.elu_backward(g, 0.7, 1.1, 0.9, r, x)
         yield Case(f"elu_backward_{result}", call, (GRAD, X))
     yield Case("sigmoid_backward", aten.sigmoid_backward, (GRAD, X))
     yield Case("tanh_backward", aten.tanh_backward, (GRAD, UNIT))

@@ -18,10 +18,10 @@ from torch_mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import all_cases  # noqa: E402
-from harness import Case, convert, main_arguments  # noqa: E402
+from cases import all_cases
+from harness import Case, convert, main_arguments
 
-from kiln.dialects.execute import run_reference  # noqa: E402
+from kiln.dialects.execute import run_reference
 
 CASES = all_cases()
 

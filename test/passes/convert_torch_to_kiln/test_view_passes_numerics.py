@@ -14,13 +14,13 @@ from torch_mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case_tensors import noise  # noqa: E402
-from harness import convert, main_arguments  # noqa: E402
+from case_tensors import noise
+from harness import convert, main_arguments
 
-from kiln.dialects import kiln  # noqa: E402
-from kiln.dialects.execute import run_reference  # noqa: E402
-from kiln.passes.compose_views import ComposeViews  # noqa: E402
-from kiln.passes.fold_matmul_views import FoldMatmulViews  # noqa: E402
+from kiln.dialects import kiln
+from kiln.dialects.execute import run_reference
+from kiln.passes.compose_views import ComposeViews
+from kiln.passes.fold_matmul_views import FoldMatmulViews
 
 F = torch.nn.functional
 

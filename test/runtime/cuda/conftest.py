@@ -35,8 +35,8 @@ from kiln.runtime.cuda.driver import CudaError
 from kiln.runtime.loader import load
 
 sys.path.insert(0, os.path.dirname(__file__))
-from blas_support import EmulatedLibrary  # noqa: E402
-from dnn_support import EmulatedCudnn  # noqa: E402
+from blas_support import EmulatedLibrary
+from dnn_support import EmulatedCudnn
 
 _RECORDED_STREAM = 99
 _U, _P = ctypes.c_uint, ctypes.c_void_p

@@ -191,7 +191,7 @@ def test_engines_as_pytorch_is_set(gpu):
     """The first one that can be planned, that is deterministic, that does without tensor cores."""
     gpu.dnn_library.engines = [[0], [0, 4], [1], [], [4]]
 
-    def chosen(dtype: torch.dtype, refused: set[int] = frozenset()) -> int:  # pyright: ignore[reportArgumentType]
+    def chosen(dtype: torch.dtype, refused: set[int] = frozenset()) -> int:
         torch._dynamo.reset()
         gpu.dnn._known.clear()
         gpu.dnn_library.refused = set(refused)

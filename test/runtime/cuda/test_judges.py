@@ -119,10 +119,10 @@ def test_a_close_call_is_tuned(contest):
     """The own kernel is a little slower with the schedule of the rules, and faster with the one that is found."""
     notes, report, asked = contest([(1.1, 1.0), (0.9, 1.0)], attend, projection())
     assert notes == ["a kernel of its own: " + told(0.9, 1.0).format("ATen")]
-    assert len(asked) == 2 and not report.aten_calls  # noqa: PLR2004
+    assert len(asked) == 2 and not report.aten_calls
     tuned = [n.reason for n in report.notes if n.pass_name == "autotune-gpu"]
     # The kernels that won are the graph's: attention, and powers behind a view.
-    assert len(tuned) == 2 and all(note.endswith(", found before") for note in tuned)  # noqa: PLR2004
+    assert len(tuned) == 2 and all(note.endswith(", found before") for note in tuned)
 
 
 def test_verdicts_are_remembered(contest):

@@ -28,7 +28,7 @@ def _block(
             return tuple(x.to(memory_format=torch.channels_last) if images and x.dim() == 4 else x for x in found)
 
         module = make()
-        return module.to(memory_format=torch.channels_last) if images else module, inputs  # type: ignore[call-overload]
+        return module.to(memory_format=torch.channels_last) if images else module, inputs
 
     return Entry(f"block {name}", "block", build, batch, trains, 0.5)
 
