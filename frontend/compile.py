@@ -87,7 +87,8 @@ def _fall_back(
         raise error
     if isinstance(error, CompileError):
         report.reproducer = error.command or error.reproducer or ""
-    if not options.fallback or (error is not None and isinstance(error.__cause__, _WANTED)):
+    is_found = options.verify and isinstance(error, CompileError)
+    if not options.fallback or is_found or (error is not None and isinstance(error.__cause__, _WANTED)):
         if isinstance(error, CompileError):
             raise error
         raise CompileError(f"the {report.graph} graph does not compile: {reason}") from error

@@ -39,7 +39,7 @@ from kiln.lowering.target import Target
 from kiln.passes import PassManager, PipelineStep, parse_pipeline, pipelines
 from kiln.passes.call_unsupported_kernels import CallUnsupportedKernels
 from kiln.passes.core import Compilation
-from kiln.passes.instruments import Instrument, KernelDump, Reproducer, StageDump, Timing
+from kiln.passes.instruments import CheckStages, Instrument, KernelDump, Reproducer, StageDump, Timing, VerifyEach
 from kiln.passes.kernel_pass import KernelPass
 from kiln.passes.manager import inserted
 from kiln.passes.plan_host import PlanHost
@@ -81,7 +81,7 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
         needs_tt = target.uses_triton or bool(options.pipeline)
         imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
-    text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
+    text = to_text(imported.module, enable_debug_info=True) if options.verify == "numerics" else ""
     num_inputs = sum(node.op == "placeholder" for node in gm.graph.nodes)
     recorded = recorders(options, report, target.name)
     with showing_progress(f"{report.graph} graph of {report.nodes} ops") as progress:
@@ -90,7 +90,7 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
         raise ImportUnsupported(lost)
     with report.stage("load"):
         run = make_runner(plan, imported.constants, options)
-    if options.verify:
+    if options.verify == "numerics":
         from kiln.frontend.verification import GivenInputs
 
         verified = functools.partial(_steps, target, options)
@@ -156,10 +156,12 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
 def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
     folder = _dump_folder(options, report)
     instruments: list[Instrument] = [Reproducer()]
-    if options.verify:
+    if options.verify == "numerics":
         from kiln.passes.instruments.numerics import VerifyNumerics
 
         instruments.append(VerifyNumerics())
+    if options.verify:
+        instruments += [CheckStages(), VerifyEach()]  # the last one is the first behind a pass
     if is_traced():
         instruments.append(StageTrace(report.graph))
     if is_logged():

@@ -28,7 +28,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 
 
 #: What is verified after each pass.
-VERIFY = ("", "numerics")
+VERIFY = ("", "numerics", "stages")
 
 
 #: What checked execution does with a kernel that is off (``kiln.runtime.checked``); empty: there is none.
@@ -139,7 +139,10 @@ class Options(PipelineOptions):
 
     verify: str = field(
         default="",
-        metadata={"help": "numerics: compare numbers after each pass; the first that changes them is an error"},
+        metadata={
+            "help": "after each pass: stages: what may be in a stage is checked; numerics: numbers are compared, too. "
+            "The first pass that breaks something is an error"
+        },
     )
     check: str = field(
         default_factory=knobs.check,

@@ -20,6 +20,7 @@ from kiln.dialects.kiln import (
     LaunchOp,
     OpDef,
     PackOp,
+    RecurrenceOp,
     Role,
     YieldOp,
     name_of,
@@ -66,10 +67,10 @@ _LAUNCHED_TOP: Allowed = (
     "arith.constant",
     "func.return",
 )
-# Loops of a kernel for the CPU. Some instructions are LLVM's, and address memory by pointers.
+# Loops of a kernel for the CPU. Some instructions are LLVM's, and address memory or functions by pointers.
 _LOOPS: Allowed = (
-    *("func.func", "func.call", "func.return", "scf.*", "vector.*", "arith.*", "math.*", "memref.*", "llvm.*", "cf.*"),
-    *("ub.*", "x86.*", "x86vector.*", "amx.*"),
+    *("func.func", "func.call", "func.constant", "func.return", "scf.*", "vector.*", "arith.*", "math.*", "memref.*"),
+    *("llvm.*", "cf.*", "ub.*", "x86.*", "x86vector.*", "amx.*", "builtin.unrealized_conversion_cast"),
 )
 
 Rule = Callable[[ir.Operation], str | None]
@@ -134,8 +135,11 @@ def _is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-_LINALG_BODY: dict[str, Allowed] = {"linalg.generic": _SCALAR}
-_FUSED_REGIONS: dict[str, Allowed] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
+_BODIES: dict[str, Allowed] = {
+    "linalg.generic": _SCALAR,
+    RecurrenceOp.OPERATION_NAME: (*_SCALAR, YieldOp.OPERATION_NAME),
+}
+_FUSED_REGIONS: dict[str, Allowed] = {"kiln.fusion": _CODEGEN, **_BODIES}
 
 _BLOCKS: Allowed = ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")
 """What a GPU's kernels are made of."""
@@ -148,7 +152,7 @@ STAGES: dict[str, Stage] = {
         Stage(
             "kiln",
             ("kiln.*", "linalg.generic", "arith.constant", "func.return"),
-            _LINALG_BODY,
+            _BODIES,
             (_builtin_types,),
         ),
         Stage(

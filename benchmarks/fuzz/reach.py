@@ -34,7 +34,6 @@ from kiln.dialects import create_context
 from kiln.errors import KilnError
 from kiln.frontend import compile as compilation
 from kiln.frontend.calls.aten_executor import AtenExecutor
-from kiln.frontend.calls.boxed_graph import USER_OUTPUTS, lost_alias
 from kiln.frontend.import_.fx_import import import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
@@ -87,7 +86,6 @@ def _passes_of(name: str, kernels: bool) -> Generator[None]:
                 planning.inputs = imported.inputs
                 PassManager([PipelineStep(planning)], []).run(module)
                 assert planning.plan is not None
-                lost_alias(imported, planning.plan, gm.meta.get(USER_OUTPUTS, 0))
         run = AtenExecutor(gm)
 
         def boxed(inputs: list[Any]) -> list[Any]:

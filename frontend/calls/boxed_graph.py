@@ -6,26 +6,22 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.calls.signature import OutputSpec, Signature
-from kiln.lowering import paths
+from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.owned_inputs import OwnedInputs
-from kiln.runtime.plan import Plan
+from kiln.runtime.plan import AtenStep, Plan, Step
+from kiln.runtime.strided import OWN
 
-__all__ = ["LOST_ALIAS", "USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
+__all__ = ["USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
 
 USER_OUTPUTS = "kiln.user_outputs"
 """In `meta` of a forward graph: how many of its first outputs are the model's; others are saved for the gradient."""
-
-LOST_ALIAS = "are views of one copy, and sizes are known at run time only"
-"""Why a graph runs with ATen whose plan has lost an output's place."""
-
-_TAKEN = paths.group("any aliases", "two views of a copy")
 
 if TYPE_CHECKING:
     from kiln.frontend.import_.fx_import import ImportedGraph
@@ -160,20 +156,31 @@ def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
     """Which of the first ``count`` outputs share memory in eager but not in the plan, where numbers would be wrong; ""
     if none do.
 
-    A copy (`clone`, `flip`) of which two outputs are views is computed for each of them. With sizes known at run time,
-    AOTAutograd takes the second one's place in the first one's memory from the tensor that the graph returns.
+    With sizes known at run time, AOTAutograd takes the second one's place in the first one's memory from the tensor
+    that the graph returns. What several outputs lie in has memory of its own (`bases_of_results`), so that none should.
     """
     seen: dict[int, tuple[int, int]] = {}
+    viewed = {step.results[0]: step.operands[0].buffer for step in plan.steps if _is_view(step)}
     for number, spec in enumerate(imported.outputs[:count] if plan.symbols else ()):
         tensor = plan.outputs[spec.index].tensor if spec.kind == "result" else None
         storage = imported.result_storages[spec.index] if tensor is not None else -1
         if tensor is None or storage < 0:
             continue
-        first, buffer = seen.setdefault(storage, (number, tensor.buffer))
-        if buffer != tensor.buffer:
-            _TAKEN("two views of a copy")
-            return f"outputs {first} and {number} {LOST_ALIAS}"
+        memory = tensor.buffer
+        while memory in viewed:
+            memory = viewed[memory]
+        first, other = seen.setdefault(storage, (number, memory))
+        if memory != other:
+            return f"outputs {first} and {number} lie in one tensor, and its sizes are known at run time only"
     return ""
+
+
+def _is_view(step: Step) -> TypeGuard[AtenStep]:
+    """Whether a step calls an op of ATen that gives a view of its first operand."""
+    if not isinstance(step, AtenStep) or step.op == OWN or len(step.results) != 1:
+        return False
+    returned = resolve_op(step.op)._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returned)
 
 
 def _returned_constants(signature: Signature) -> list[str]:

@@ -26,6 +26,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
+from kiln.frontend.calls.boxed_graph import USER_OUTPUTS
 from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec
 from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.argument_names import NAMES, with_names
@@ -57,6 +58,7 @@ from kiln.frontend.import_.placement import Placement
 from kiln.frontend.import_.random_state import is_saving_state
 from kiln.frontend.import_.semi_affine import NotAffine
 from kiln.frontend.import_.signs import NEGATIVE, guard_signs
+from kiln.frontend.import_.storage_views import bases_of_results
 from kiln.frontend.import_.symbols import SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
@@ -127,7 +129,7 @@ class _Import:
         nodes = KilnNodeImporter(importer, self.context, importer._cc, block)
         nodes.space, nodes.placement = self.space, self.placement
         self._bind_block(nodes, block)
-        nodes.run(node for node in self.nodes if node not in self.copies)
+        nodes.run((node for node in self.nodes if node not in self.copies), self._shared_by_results())
         with ir.InsertionPoint(block):
             returned = [nodes.resolve_node_value(node) for node in results.computed]
             func.ReturnOp(returned)
@@ -206,6 +208,11 @@ class _Import:
                     spec = InputSpec("constant", str(node.target))
                     attrs = {"kiln.constant": ir.StringAttr.get(str(node.target)), **small_value(tensor)}
                     self._add_tensor(spec, node, tensor, attrs)
+
+    def _shared_by_results(self) -> set[Node]:
+        """Computed tensors that need memory of their own, as several of the model's results are views of each."""
+        count = self.gm.meta.get(USER_OUTPUTS, 0) if self.space.base else 0
+        return bases_of_results(self.nodes[-1].args[0][:count])
 
     def _argument_locations(self) -> list[ir.Location]:
         """The name that the model has for each argument, for those who read the IR."""

@@ -9,7 +9,7 @@ graph is never modified.
 """
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
 import sympy
@@ -65,14 +65,15 @@ class KilnNodeImporter(SymbolicNumbers):
         self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list or tuple that is member i of a node's result
         self._elements: dict[tuple[Node, int, int], ir.Value] = {}  # and its elements
 
-    def run(self, nodes: Iterable[Node]) -> None:
-        """Import all computing nodes (placeholders and constants are bound before).
+    def run(self, nodes: Iterable[Node], own: Collection[Node] = ()) -> None:
+        """Import all computing nodes (placeholders and constants are bound before). own: those that need memory of
+        their own, besides those that are viewed as another type.
 
         Raises:
             ImportUnsupported: a node that even an opaque call cannot express.
         """
         nodes = [node for node in nodes if node.op == "call_function"]
-        own = bases_of_other_types(nodes)
+        own = bases_of_other_types(nodes).union(own)
         for node in nodes:
             loc = node_location(node, self._c)
             with loc, ir.InsertionPoint(self._b):

@@ -10,6 +10,7 @@ What has all elements of a computed tensor in row-major order is a view of it, o
 written: functorch's derivatives of derivatives replay each view so.
 """
 
+import operator
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
@@ -21,11 +22,11 @@ from torch.fx import Node
 from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
 from kiln.lowering import paths
 
-__all__ = ["COUNTING", "bases_of_other_types", "counted_in_tensor"]
+__all__ = ["COUNTING", "bases_of_other_types", "bases_of_results", "counted_in_tensor"]
 
 aten = torch.ops.aten
 
-_TAKEN = paths.group("any storage-views", "all elements", "all elements written")
+_TAKEN = paths.group("any storage-views", "all elements", "all elements written", "results in one tensor")
 
 COUNTING = (aten.as_strided.default, aten.as_strided_scatter.default)
 """Ops that count elements in memory."""
@@ -38,6 +39,18 @@ def bases_of_other_types(nodes: Iterable[Node]) -> set[Node]:
     """The computed tensors that are viewed as another type: they need memory of their own (``runtime/strided.py``)."""
     bases = {_base(node.args[0]) for node in nodes if node.target in _AS_ANOTHER_TYPE}
     return {base for base in bases if base.op != "placeholder"}
+
+
+def bases_of_results(results: Sequence[Any]) -> set[Node]:
+    """The computed tensors in which several results lie. A copy (``clone``, ``flip``) would be computed for each, but
+    AOTAutograd takes one's place in the other's memory where sizes are known at run time only.
+    """
+    distinct = list(dict.fromkeys(node for node in results if isinstance(node, Node)))
+    memories = [_memory(node) for node in distinct]
+    shared = [node for node, memory in zip(distinct, memories, strict=True) if memory and memories.count(memory) > 1]
+    bases = {base for base in map(_base, shared) if base.op != "placeholder"}
+    _TAKEN.those({"results in one tensor": bool(bases)})
+    return bases
 
 
 def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple[Any, ...]]:
@@ -87,7 +100,8 @@ def _start(node: Any) -> int:
 def _base(x: Any) -> Node:
     """The tensor of the graph that ``x`` is a view of."""
     memory = _memory(x)
-    viewed = next((node for node in x.all_input_nodes if _memory(node) == memory), None)
+    read = x.args[0].all_input_nodes if x.target is operator.getitem else x.all_input_nodes
+    viewed = next((node for node in read if _memory(node) == memory), None)
     return x if x.op == "placeholder" or viewed is None else _base(viewed)
 
 

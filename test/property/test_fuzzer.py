@@ -130,11 +130,11 @@ def test_graphs_of_one_thread_are_shared_by_several_as_well(monkeypatch: pytest.
         why_skipped(program, Setting("static", {"target": "cpu"}))
 
 
-def test_a_graph_with_two_views_of_a_copy_runs_with_aten() -> None:
+def test_results_that_are_views_of_one_copy() -> None:
     program = Program([Input((7, 9), torch.float32, 0)], ["v0.flip(0)", "v1[1:3]"], [1, 2])
     paths.reset()
     assert not why_skipped(program, Setting("training", {"target": "cpu"}, dynamic=True, training=True))
-    assert paths.taken()["any aliases: two views of a copy"]
+    assert paths.taken()["any storage-views: results in one tensor"]
 
 
 def test_children_have_several_threads() -> None:
@@ -172,7 +172,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "maxima": (training.block, "tt-cpu", ("gpu pooling-offsets: found with the maxima",)),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
     "arguments": (numbers.arguments, "cpu", ("any signs: negative symbol", "any signs: negative expression")),
-    "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
+    "views": (training.views, "tt-cpu", ("any storage-views: results in one tensor",)),
     "neighbours": (training.weights_of_neighbours, "cpu", ("cpu phases: team: kept in another shape",)),
     "memory": (
         memory.in_memory,

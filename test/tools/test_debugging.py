@@ -10,15 +10,19 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import forked_python
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._higher_order_ops.associative_scan import associative_scan
 
 from kiln.dialects import create_context, parse
 from kiln.errors import CompileError
+from kiln.passes.invariants import STAGES
 from kiln.passes.numerics.compare import compare
 from kiln.passes.numerics.kernels import _copied
 from kiln.passes.numerics.sample import random_samples
@@ -308,6 +312,43 @@ def test_verify_lets_what_is_right_pass() -> None:
     with torch.no_grad():
         compiled = torch.compile(model, backend="kiln", options={"verify": "numerics", "fallback": False})
         torch.testing.assert_close(compiled(x), model(x))
+
+
+def _sums(x: torch.Tensor) -> torch.Tensor:
+    return associative_scan(
+        lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (torch.sigmoid(x), x), 1, combine_mode="generic"
+    )[1]
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:]),
+        lambda x: torch.nn.functional.group_norm(x[None].tanh(), 1),
+        lambda x: x.softmax(-1) @ x.mT,
+        _sums,
+    ],
+    ids=["norm", "groups", "product", "scan"],
+)
+def test_each_stage_of_any_size_keeps_its_invariants(function: Callable, target: str) -> None:
+    torch._dynamo.reset()
+    options = {"verify": "stages", "fallback": False, "target": target}
+    compiled = torch.compile(function, backend="kiln", dynamic=True, options=options)
+    with torch.no_grad():
+        for size in (17, 23):
+            x = torch.randn(5, size)
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_stage_without_its_invariants_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setitem(STAGES, "sched", replace(STAGES["sched"], top=("func.return",)))
+    with (
+        torch.no_grad(),
+        pytest.raises(BackendCompilerFailed, match="pass '.*' failed: stage 'sched': kiln.fusion is not"),
+    ):
+        torch.compile(torch.sin, backend="kiln", options={"verify": "stages"})(torch.randn(5))
 
 
 # ------------------------------------------------------------------------------------------------------- whole models
