@@ -8,6 +8,7 @@ from typing import Any, NoReturn, cast
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
 from kiln.dialects.dtypes import BOOL, F32, I64, DType, promote
 from kiln.errors import UnsupportedError
 
@@ -275,6 +276,12 @@ class LoweringContext(Emitter):
                 result = dtype if result is None else (promote(result, dtype) or dtype)
         assert result is not None
         return result
+
+    def is_non_negative(self, expr: Expr) -> bool:
+        """Whether ``expr`` cannot be negative, as its symbols, sizes of tensors, are not: ``n // 2 + 3``."""
+        shapes = [size for info in self.state.infos.values() for size in info.shape]
+        sizes = {size.position for e in shapes if isinstance(size := e.maybe_downcast(), ir.AffineSymbolExpr)}
+        return affine.symbols_in(expr) <= sizes and affine.nonnegative(expr)
 
     def is_one(self, size: Expr) -> bool:
         """Whether a size is the constant 1."""

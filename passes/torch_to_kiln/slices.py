@@ -8,27 +8,19 @@ size of the result tells how: :func:`slice_start` checks its candidates against 
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 
 from .aten_fallback import is_row_major, op_strides
 from .context import LoweringContext
 from .registry import lowers
-from .reshape import SizeAlgebra, same_size
+from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
 from .torch_values import op_name
 from .views import ALIASING, copy
 
 _END = (1 << 63) - 1
-
-
-def non_negative(cx: LoweringContext, expr: Expr) -> bool:
-    """Whether ``expr`` cannot be negative: positive terms in symbols that are sizes of tensors."""
-    sizes: set[str] = set()
-    for info in cx.state.infos.values():
-        sizes.update(str(size) for size in info.shape if isinstance(size.maybe_downcast(), ir.AffineSymbolExpr))
-    polynomial = SizeAlgebra().polynomial(expr)
-    return all(value > 0 and all(atom in sizes for atom in monomial) for monomial, value in polynomial.items())
 
 
 def slice_start(cx: LoweringContext, size: Expr, start: Expr, end: Expr | None, step: int, result: Expr) -> Expr:
@@ -41,22 +33,33 @@ def slice_start(cx: LoweringContext, size: Expr, start: Expr, end: Expr | None, 
         return start  # clamped only where nothing is read
     if known_start is not None and known_size is not None:
         return as_expr(max(known_start + known_size, 0))
-    if step != 1:
-        cx.unsupported("a slice with a step and a symbolic start")
     known_end = constant_of(end) if end is not None else _END
-    if known_end is not None and known_end >= _END:
+    if step == 1 and known_end is not None and known_end >= _END:
         return size - result  # everything from start on
     ends = [e for e in (size, end, size + end if end is not None else None) if e is not None]
     # Against an end that is not negative, a start that counts from the end would give another difference.
-    certain = [size, *([end] if end is not None and non_negative(cx, end) else [])]
-    if any(same_size(e - start, result) for e in (ends if non_negative(cx, start) else certain)):
+    certain = [size, *([end] if end is not None and _is_from_the_start(cx, end, size, result) else [])]
+    known = ends if cx.is_non_negative(start) else certain
+    if any(same_size(ir.AffineExpr.get_floor_div(e - start + (step - 1), as_expr(step)), result) for e in known):
         return start
+    if step != 1:
+        cx.unsupported("a slice with a step and a symbolic start")
     if known_start is not None:
         if any(same_size(e - (size + start), result) for e in ends):
             return size + start
         if any(same_size(e, result) for e in ends):
             return as_expr(0)
     cx.unsupported(f"whether the slice start {start} was clamped or counted from the end cannot be told")
+
+
+def _is_from_the_start(cx: LoweringContext, end: Expr, size: Expr, result: Expr) -> bool:
+    """Whether the end of a slice is not negative, given that there are as many elements as it has: ``n - 1`` of 4."""
+    if cx.is_non_negative(end):
+        return True
+    symbol = size.maybe_downcast()
+    if not isinstance(symbol, ir.AffineSymbolExpr) or symbol.position in affine.symbols_in(result):
+        return False
+    return cx.is_non_negative(affine.substitute(end, {}, {symbol.position: symbol + result}))
 
 
 def slice_view(cx: LoweringContext, x: ir.Value, at: int, start: Expr, size: Expr, step: int = 1) -> ir.Value:
@@ -92,7 +95,7 @@ def index_start(cx: LoweringContext, size: Expr, index: Expr) -> Expr:
     known = constant_of(index)
     if known is not None:
         return index if known >= 0 else size + known
-    if non_negative(cx, index):
+    if cx.is_non_negative(index):
         return index
     cx.unsupported(f"the index {index} may be negative")
 

@@ -7,6 +7,8 @@ Only values matter here. Whether a view costs a copy is decided when layouts are
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
+
 from .context import LoweringContext
 from .emitter import Emitter
 from .registry import lowers
@@ -227,16 +229,16 @@ def lower_flip(cx: LoweringContext) -> ir.Value:
 def lower_roll(cx: LoweringContext) -> ir.Value:
     """``roll(x, shifts, dims)``; without dims the flattened tensor rolls."""
     x = cx.tensor(0)
-    shifts, given = cx.const_list(1), cx.const_list(2)
+    shifts, given = cx.indices(1), cx.const_list(2)
     sizes, rank = cx.shape(x), cx.rank(x)
     if not given:
         flat = reshape_to(cx, x, [_numel(sizes)])
-        rolled = cx.view(flat, [_rolled(dim(0), shifts[0], cx.shape(flat)[0])], cx.shape(flat))
+        rolled = cx.view(flat, [_rolled(cx, dim(0), shifts[0], cx.shape(flat)[0])], cx.shape(flat))
         return reshape_to(cx, rolled, sizes)
     indices: list[Expr] = [dim(k) for k in range(rank)]
     for shift, position in zip(shifts, given, strict=True):
         k = cx.normalize_dim(position, rank)
-        indices[k] = _rolled(indices[k], shift, sizes[k])
+        indices[k] = _rolled(cx, indices[k], shift, sizes[k])
     return cx.view(x, indices, sizes)
 
 
@@ -247,9 +249,13 @@ def _numel(sizes: "tuple[Expr, ...]") -> Expr:
     return total
 
 
-def _rolled(index: Expr, shift: int, size: Expr) -> Expr:
-    """``(index - shift) mod size`` with a dividend that is never negative."""
-    known = constant_of(size)
+def _rolled(cx: LoweringContext, index: Expr, by: Expr, size: Expr) -> Expr:
+    """``(index - by) mod size`` with a dividend that is never negative."""
+    known, shift = constant_of(size), constant_of(by)
+    if shift is None:
+        if not _is_at_most(cx, by, size):
+            cx.unsupported(f"the shift {by} may be larger than the size {size}")
+        return ir.AffineExpr.get_mod(index + size - by, size)
     if known == 0:
         return index
     if known is not None:
@@ -261,6 +267,17 @@ def _rolled(index: Expr, shift: int, size: Expr) -> Expr:
         return ir.AffineExpr.get_mod(index + size - 1, size)
     turns = ir.AffineExpr.get_ceil_div(as_expr(shift), size)
     return ir.AffineExpr.get_mod(index + turns * size - shift, size)
+
+
+def _is_at_most(cx: LoweringContext, by: Expr, size: Expr) -> bool:
+    """Whether `by` is not larger than a size that is not 0: ``(n + 1) // 2`` of ``n``."""
+    by, symbol, divisor = by.maybe_downcast(), size.maybe_downcast(), 1
+    if isinstance(by, ir.AffineFloorDivExpr) and (constant_of(by.rhs) or 0) > 0:
+        divisor, by = constant_of(by.rhs) or 1, by.lhs
+    rest = size * divisor - by
+    if isinstance(symbol, ir.AffineSymbolExpr):
+        rest = affine.substitute(rest, {}, {symbol.position: symbol + 1})
+    return cx.is_non_negative(affine.simplify(rest))
 
 
 @lowers("torch.aten.repeat", "torch.aten.tile")
