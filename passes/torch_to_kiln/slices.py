@@ -29,21 +29,20 @@ def slice_start(cx: LoweringContext, size: Expr, start: Expr, end: Expr | None, 
     Raises UnsupportedError where sizes do not tell whether a symbolic bound was clamped or counted from the end.
     """
     known_start, known_size = constant_of(start), constant_of(size)
-    if known_start is not None and known_start >= 0:
+    if cx.is_non_negative(start):
         return start  # clamped only where nothing is read
     if known_start is not None and known_size is not None:
         return as_expr(max(known_start + known_size, 0))
+    if step != 1:
+        cx.unsupported(f"a slice with a step from {start}, which may be negative")
     known_end = constant_of(end) if end is not None else _END
-    if step == 1 and known_end is not None and known_end >= _END:
+    if known_end is not None and known_end >= _END:
         return size - result  # everything from start on
     ends = [e for e in (size, end, size + end if end is not None else None) if e is not None]
     # Against an end that is not negative, a start that counts from the end would give another difference.
     certain = [size, *([end] if end is not None and _is_from_the_start(cx, end, size, result) else [])]
-    known = ends if cx.is_non_negative(start) else certain
-    if any(same_size(ir.AffineExpr.get_floor_div(e - start + (step - 1), as_expr(step)), result) for e in known):
+    if any(same_size(e - start, result) for e in certain):
         return start
-    if step != 1:
-        cx.unsupported("a slice with a step and a symbolic start")
     if known_start is not None:
         if any(same_size(e - (size + start), result) for e in ends):
             return size + start
