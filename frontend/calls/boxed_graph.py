@@ -18,10 +18,13 @@ from kiln.runtime.owned_inputs import OwnedInputs
 from kiln.runtime.plan import AtenStep, Plan, Step
 from kiln.runtime.strided import OWN
 
-__all__ = ["USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
+__all__ = ["LOST_ALIAS", "USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
 
 USER_OUTPUTS = "kiln.user_outputs"
 """In `meta` of a forward graph: how many of its first outputs are the model's; others are saved for the gradient."""
+
+LOST_ALIAS = "lie in one tensor, and its sizes are known at run time only"
+"""Why a graph runs with ATen whose plan has lost an output's place."""
 
 if TYPE_CHECKING:
     from kiln.frontend.import_.fx_import import ImportedGraph
@@ -157,7 +160,8 @@ def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
     if none do.
 
     With sizes known at run time, AOTAutograd takes the second one's place in the first one's memory from the tensor
-    that the graph returns. What several outputs lie in has memory of its own (`bases_of_results`), so that none should.
+    that the graph returns. What several outputs lie in has memory of its own (`bases_of_results`), but views by places
+    in memory (`as_strided`) are copies in a plan.
     """
     seen: dict[int, tuple[int, int]] = {}
     viewed = {step.results[0]: step.operands[0].buffer for step in plan.steps if _is_view(step)}
@@ -171,7 +175,7 @@ def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
             memory = viewed[memory]
         first, other = seen.setdefault(storage, (number, memory))
         if memory != other:
-            return f"outputs {first} and {number} lie in one tensor, and its sizes are known at run time only"
+            return f"outputs {first} and {number} {LOST_ALIAS}"
     return ""
 
 

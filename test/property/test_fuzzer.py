@@ -14,18 +14,21 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 
 import benchmarks.fuzz.device as device
 import benchmarks.fuzz.execute as execute
+import kiln
 from benchmarks.fuzz.__main__ import record
 from benchmarks.fuzz.campaign import Tally
-from benchmarks.fuzz.execute import Setting, why_skipped
+from benchmarks.fuzz.execute import Setting, attempt, why_skipped
 from benchmarks.fuzz.families import images, memory, numbers, rows, special, training
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
+from kiln.frontend.calls.boxed_graph import LOST_ALIAS
 from kiln.frontend.report import collect
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
@@ -135,6 +138,16 @@ def test_results_that_are_views_of_one_copy() -> None:
     paths.reset()
     assert not why_skipped(program, Setting("training", {"target": "cpu"}, dynamic=True, training=True))
     assert paths.taken()["any storage-views: results in one tensor"]
+
+
+def test_a_result_by_places_in_another_runs_with_aten() -> None:
+    program = Program(
+        [Input((7, 9), torch.float32, 0)], ["v0.abs().contiguous()", "torch.as_strided(v1, (20,), (1,))"], [1, 2]
+    )
+    setting = Setting("training", {"target": "cpu"}, dynamic=True, training=True)
+    assert not why_skipped(program, setting)
+    with pytest.raises(BackendCompilerFailed, match=LOST_ALIAS):
+        attempt(program, setting, kiln.backend, {"fallback": False, "target": "cpu"})
 
 
 def test_children_have_several_threads() -> None:
