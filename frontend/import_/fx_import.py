@@ -212,7 +212,7 @@ class _Import:
     def _shared_by_results(self) -> set[Node]:
         """Computed tensors that need memory of their own, as several of the model's results are views of each."""
         count = self.gm.meta.get(USER_OUTPUTS, 0) if self.space.base else 0
-        return bases_of_results(self.nodes[-1].args[0][:count])
+        return bases_of_results(self.nodes[-1].args[0][:count]) if count else set()
 
     def _argument_locations(self) -> list[ir.Location]:
         """The name that the model has for each argument, for those who read the IR."""
