@@ -128,11 +128,8 @@ def _counts(op: ir.Operation) -> str | None:
     """What a fusion computes beside its loops comes from sizes: a norm divides by the length of a row, known or not."""
     if not op.name.startswith("arith.") or op.name == "arith.constant":
         return None
-    return "computes tensors outside of linalg.generic" if any(map(_is_tensor, op.results)) else None
-
-
-def _is_tensor(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.RankedTensorType)
+    has_tensor = any(isinstance(value.type, ir.RankedTensorType) for value in op.results)
+    return "computes tensors outside of linalg.generic" if has_tensor else None
 
 
 _BODIES: dict[str, Allowed] = {

@@ -150,6 +150,7 @@ class Runs:
             return found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
 
         def of_eager(found: torch.Tensor, number: int) -> torch.Tensor:
+            """Numbers of eager's type, for every third seed."""
             if not seed or seed % 3 or found.dtype != torch.float64:
                 return found
             return found + (found.detach().to(self._dtypes[number]).double() - found.detach()).nan_to_num(0, 0, 0)

@@ -163,9 +163,11 @@ def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
     that the graph returns. What several outputs lie in has memory of its own (`bases_of_results`), but views by places
     in memory (`as_strided`) are copies in a plan.
     """
+    if not plan.symbols or not count:
+        return ""
     seen: dict[int, tuple[int, int]] = {}
     viewed = {step.results[0]: step.operands[0].buffer for step in plan.steps if _is_view(step)}
-    for number, spec in enumerate(imported.outputs[:count] if plan.symbols else ()):
+    for number, spec in enumerate(imported.outputs[:count]):
         tensor = plan.outputs[spec.index].tensor if spec.kind == "result" else None
         storage = imported.result_storages[spec.index] if tensor is not None else -1
         if tensor is None or storage < 0:

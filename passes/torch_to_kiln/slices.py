@@ -18,7 +18,7 @@ from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
 from .torch_values import op_name
-from .views import ALIASING, copy
+from .views import ALIASING, PLACES, copy
 
 _END = (1 << 63) - 1
 
@@ -78,6 +78,7 @@ def lower_slice(cx: LoweringContext) -> ir.Value:
     step = cx.const_int(4, 1)
     result = cx.result_shape()[at]
     start = slice_start(cx, cx.shape(x)[at], cx.index(2, 0), cx.index(3, None), step, result)
+    PLACES.those({"slice by sizes": constant_of(cx.index(2, 0)) is None})
     return slice_view(cx, x, at, start, result, step)
 
 

@@ -8,6 +8,7 @@ Only values matter here. Whether a view costs a copy is decided when layouts are
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering import paths
 
 from .context import LoweringContext
 from .emitter import Emitter
@@ -15,6 +16,8 @@ from .registry import lowers
 from .reshape import reshape_map
 from .sizes import Expr, as_expr, constant_of, dim
 from .torch_values import op_name
+
+PLACES = paths.group("any places", "slice by sizes", "roll by sizes")
 
 # Ops whose result may share memory with their operand in eager mode.
 ALIASING = frozenset(
@@ -252,12 +255,13 @@ def _numel(sizes: "tuple[Expr, ...]") -> Expr:
 def _rolled(cx: LoweringContext, index: Expr, by: Expr, size: Expr) -> Expr:
     """``(index - by) mod size`` with a dividend that is never negative."""
     known, shift = constant_of(size), constant_of(by)
+    if known == 0:
+        return index
     if shift is None:
         if not _is_at_most(cx, by, size):
             cx.unsupported(f"the shift {by} may be larger than the size {size}")
+        PLACES("roll by sizes")
         return ir.AffineExpr.get_mod(index + size - by, size)
-    if known == 0:
-        return index
     if known is not None:
         back = -shift % known
         return ir.AffineExpr.get_mod(index + back, size) if back else index

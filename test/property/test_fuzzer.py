@@ -185,6 +185,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "maxima": (training.block, "tt-cpu", ("gpu pooling-offsets: found with the maxima",)),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
     "arguments": (numbers.arguments, "cpu", ("any signs: negative symbol", "any signs: negative expression")),
+    "places": (numbers.places, "cpu", ("any places: slice by sizes", "any places: roll by sizes")),
     "views": (training.views, "tt-cpu", ("any storage-views: results in one tensor",)),
     "neighbours": (training.weights_of_neighbours, "cpu", ("cpu phases: team: kept in another shape",)),
     "memory": (

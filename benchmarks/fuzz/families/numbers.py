@@ -1,13 +1,31 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Integer arguments of either sign, in sizes, positions and elements."""
+"""Integers in sizes, positions and elements: arguments of either sign, and what is computed from sizes."""
 
 import torch
 
 from benchmarks.fuzz.growing import Grower
 
 __all__ = ["FAMILIES"]
+
+_PLACES = (
+    "{x}[:, {n} // 2 - 2 : {n} // 2 + 3]",
+    "{x}[:, {n} // 3 : 2 * {n} // 3]",
+    "{x}[:, {n} - 5 : {n} - 1]",
+    "{x}[:, {n} - 5 :: 4]",
+    "{x}[:, -({n} // 2) : -2]",
+    "{x}[:, {n} // 4 :: 2]",
+    "{x}[:, {n} // 2 : {n} + 3 : 3]",
+    "{x}[{x}.shape[0] // 2 :, 1 : {n} - 1]",
+    "{x}.narrow(1, {n} // 2 - 1, 2)",
+    "torch.slice_scatter({x}, {x}[:, :5].cos(), 1, {n} // 2 - 2, {n} // 2 + 3)",
+    "torch.fft.fftshift({x})",
+    "torch.fft.ifftshift({x}, 1)",
+    "{x}.roll(({n} // 3, -({x}.shape[0] // 2)), (1, 0))",
+    "{x}.roll({n} // 2)",
+    "{x}.roll({x}.shape[0] // 2 + 1, 1)",
+)
 
 _SIZES = (
     "{x}[:, {n}:]",
@@ -63,4 +81,13 @@ def arguments(g: Grower) -> None:
         x = g.add(text.replace("{x}", x.name)) or x
 
 
-FAMILIES = (arguments, arguments)
+def places(g: Grower) -> None:
+    """Slices and rolls whose place is computed from sizes, and ops in front of them and behind."""
+    g.is_dynamic, g.is_for_training = True, g.chance(3)
+    x = g.input((g.one_of((7, 9, 12, 40)), g.one_of((17, 33, 40, 64, 130))), g.one_of((torch.float32, torch.bfloat16)))
+    for texts in (("{x}.sin()", "{x} * 2"), _PLACES, g.one_of((_PLACES, _BEHIND)), _BEHIND):
+        text = g.one_of(texts).replace("{n}", "{x}.shape[1]")
+        x = g.add(text.replace("{x}", x.name)) or x
+
+
+FAMILIES = (arguments, arguments, places)
