@@ -125,7 +125,7 @@ def _elements(type_: ir.RankedTensorType) -> int:
 
 
 def _place(fusion: ir.Operation, i: int, offset: int, strides: list[int | None], shape: list[int]) -> None:
-    """Sets the layout and the offset of operand `i`."""
+    """Sets the layout, the offset and, in a fusion of dynamic operands, the sizes of operand `i`."""
     layouts = list(ir.ArrayAttr(fusion.attributes["layouts"]))
     symbols = ir.AffineMapAttr(layouts[i]).value.n_symbols
     address: ir.AffineExpr = ir.AffineExpr.get_constant(0)
@@ -139,3 +139,9 @@ def _place(fusion: ir.Operation, i: int, offset: int, strides: list[int | None],
     offsets = offsets or [zero] * len(layouts)
     offsets[i] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [ir.AffineExpr.get_constant(offset)]))
     fusion.attributes["offsets"] = ir.ArrayAttr.get(offsets)
+    if "shapes" in fusion.attributes:
+        shapes = list(ir.ArrayAttr(fusion.attributes["shapes"]))
+        symbols = ir.AffineMapAttr(shapes[i]).value.n_symbols
+        sizes = [ir.AffineExpr.get_constant(size) for size in shape]
+        shapes[i] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, sizes))
+        fusion.attributes["shapes"] = ir.ArrayAttr.get(shapes)

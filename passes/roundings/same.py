@@ -6,6 +6,10 @@
 Fusion computes a value again where that is cheaper than to read it. A value that one kernel stores or decides with is
 rounded there; another one that computes it without its rounding would have another number. ``exp(x - max(x))`` of the
 two is off by the rounding of `x`, which is more than one for large `x`.
+
+Two kernels may compute a value in two shapes, one split into groups, say. So which elements a loop or a view takes is
+no part of a number: what equal ops compute from elements of equal tensors has one. Where that takes two values for one,
+a rounding is kept that could be left out, as in eager.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +19,20 @@ from torch_mlir import ir
 from kiln.dialects.rounding import EXACT, is_implicit
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
+from kiln.passes.roundings.kept import element_type
 
 __all__ = ["Numbering"]
 
 _Key = tuple[object, ...]
 
+_OTHER = {EXACT, "indexing_maps", "iterator_types", "shape"}
+"""Attributes that say nothing about the numbers: what a kernel decides, and which elements a loop takes."""
+
 
 class Numbering:
-    """Numbers of tensors: equal ones where equal ops compute them from equal tensors, in whichever fusions. is_wanted:
-    of which ops in the bodies of loops it tells the numbers; the implicit roundings unless given.
+    """Numbers of tensors: equal ones where equal ops compute their elements from those of equal tensors, in whichever
+    fusions and shapes. is_wanted: of which ops in the bodies of loops it tells the numbers; the implicit roundings
+    unless given.
     """
 
     def __init__(self, is_wanted: Callable[[ir.Operation], bool] = is_implicit) -> None:
@@ -37,7 +46,10 @@ class Numbering:
             self._tensors[argument] = self._of(operand)
         found: dict[int, list[ir.Operation]] = {}
         for op in flow.ops:
-            number = self._number((_form(op), tuple(map(self._of, op.operands)), *self._body(op)))
+            if op.name == "kiln.view":
+                continue  # the numbers of what it shows
+            operands = op.operands if op.name != "kiln.empty" else ()  # whose sizes say nothing, either
+            number = self._number((_form(op), tuple(map(self._of, operands)), *self._body(op)))
             for i, result in enumerate(op.results):
                 self._tensors[result] = self._number((number, i))
             if op.name == "linalg.generic":
@@ -49,6 +61,8 @@ class Numbering:
         return found
 
     def _of(self, value: ir.Value) -> int:
+        while value not in self._tensors and (maker := defining_op(value)) is not None and maker.name == "kiln.view":
+            value = maker.operands[0]
         if value not in self._tensors:
             self._tensors[value] = self._number(("value", len(self._tensors)))
         return self._tensors[value]
@@ -76,6 +90,6 @@ class Numbering:
 
 
 def _form(op: ir.Operation) -> _Key:
-    """Name, attributes and types of an op; what a kernel decides does not change its number."""
-    attributes = ((name, op.attributes[name]) for name in sorted(op.attributes) if name != EXACT)
-    return op.name, *attributes, *(result.type for result in op.results)
+    """Name, attributes and element types of an op, without shapes; what a kernel decides does not change its number."""
+    attributes = ((name, op.attributes[name]) for name in sorted(op.attributes) if name not in _OTHER)
+    return op.name, *attributes, *map(element_type, op.results)

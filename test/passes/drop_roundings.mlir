@@ -408,3 +408,52 @@ func.func @quotients(%x: tensor<4xf32>) -> (tensor<4xi64>, tensor<4xf32>) {
   }) {kind = "pointwise", name = "quotients"} : (tensor<4xf32>) -> (tensor<4xi64>, tensor<4xf32>)
   return %0#0, %0#1 : tensor<4xi64>, tensor<4xf32>
 }
+
+// -----
+
+// What one kernel stores, another computes again, in groups: both round it.
+
+// CHECK-LABEL: func.func @in_groups
+// CHECK: math.exp
+// CHECK-NEXT: arith.truncf
+// CHECK: "kiln.fusion"
+// CHECK: math.exp
+// CHECK-NEXT: arith.truncf
+// CHECK: math.sin
+#each = affine_map<(d0) -> (d0)>
+#group = affine_map<(d0, d1) -> (d0, d1)>
+func.func @in_groups(%x: tensor<8xbf16>) -> (tensor<8xbf16>, tensor<2x4xbf16>) {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<8xbf16>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xbf16>
+    %1 = linalg.generic {indexing_maps = [#each, #each], iterator_types = ["parallel"]} ins(%a : tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+    ^bb0(%in: bf16, %out: bf16):
+      %3 = arith.extf %in : bf16 to f32
+      %4 = math.exp %3 : f32
+      %5 = arith.truncf %4 fastmath<contract> : f32 to bf16
+      linalg.yield %5 : bf16
+    } -> tensor<8xbf16>
+    "kiln.yield"(%1) : (tensor<8xbf16>) -> ()
+  }) {kind = "pointwise", name = "exp"} : (tensor<8xbf16>) -> tensor<8xbf16>
+  %1 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<8xbf16>):
+    %v = "kiln.view"(%a) {map = affine_map<(d0, d1) -> (d0 * 4 + d1)>, shape = affine_map<() -> (2, 4)>} : (tensor<8xbf16>) -> tensor<2x4xbf16>
+    %e = "kiln.empty"() {shape = affine_map<() -> (2, 4)>} : () -> tensor<2x4xbf16>
+    %2 = linalg.generic {indexing_maps = [#group, #group], iterator_types = ["parallel", "parallel"]} ins(%v : tensor<2x4xbf16>) outs(%e : tensor<2x4xbf16>) {
+    ^bb0(%in: bf16, %out: bf16):
+      %3 = arith.extf %in : bf16 to f32
+      %4 = math.exp %3 : f32
+      %5 = arith.truncf %4 fastmath<contract> : f32 to bf16
+      linalg.yield %5 : bf16
+    } -> tensor<2x4xbf16>
+    %3 = linalg.generic {indexing_maps = [#group, #group], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<2x4xbf16>) outs(%e : tensor<2x4xbf16>) {
+    ^bb0(%in: bf16, %out: bf16):
+      %4 = arith.extf %in : bf16 to f32
+      %5 = math.sin %4 : f32
+      %6 = arith.truncf %5 fastmath<contract> : f32 to bf16
+      linalg.yield %6 : bf16
+    } -> tensor<2x4xbf16>
+    "kiln.yield"(%3) : (tensor<2x4xbf16>) -> ()
+  }) {kind = "pointwise", name = "sin"} : (tensor<8xbf16>) -> tensor<2x4xbf16>
+  return %0, %1 : tensor<8xbf16>, tensor<2x4xbf16>
+}

@@ -73,3 +73,24 @@ func.func @wrapped(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
   }) {kind = "pointwise", name = "neg"} : (tensor<4x8xf32>) -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
+
+// Beside an operand whose sizes are known at run time only, the sizes of the part are those that the fusion states.
+
+// CHECK-LABEL: func.func @beside_dynamic
+// CHECK: %[[V:.*]] = "kiln.view"(%arg0) {map = affine_map<(d0) -> (d0, 0)>
+// CHECK: "kiln.fusion"(%[[V]], %arg1, %arg2)
+// CHECK: shapes = [affine_map<()[s0] -> (3)>, affine_map<()[s0] -> (s0, 3)>]
+func.func @beside_dynamic(%x: tensor<4x2xf32>, %y: tensor<?x3xf32> {kiln.shape = affine_map<()[s0] -> (s0, 3)>}, %n: index {kiln.symbol = "s0"}) -> tensor<?x3xf32> {
+  %0 = "kiln.fusion"(%x, %y, %n) ({
+  ^bb0(%a: tensor<4x2xf32>, %b: tensor<?x3xf32>, %s: index):
+    %v = "kiln.view"(%a) {map = affine_map<(d0) -> (d0, 0)>, shape = affine_map<() -> (3)>} : (tensor<4x2xf32>) -> tensor<3xf32>
+    %e = "kiln.empty"(%s) {shape = affine_map<()[s0] -> (s0, 3)>} : (index) -> tensor<?x3xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d1)>, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%v, %b : tensor<3xf32>, tensor<?x3xf32>) outs(%e : tensor<?x3xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %sum = arith.addf %i, %j : f32
+      linalg.yield %sum : f32
+    } -> tensor<?x3xf32>
+    "kiln.yield"(%r) : (tensor<?x3xf32>) -> ()
+  }) {kind = "pointwise", name = "add", shapes = [affine_map<()[s0] -> (4, 2)>, affine_map<()[s0] -> (s0, 3)>]} : (tensor<4x2xf32>, tensor<?x3xf32>, index) -> tensor<?x3xf32>
+  return %0 : tensor<?x3xf32>
+}
