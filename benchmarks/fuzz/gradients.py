@@ -70,13 +70,13 @@ def check_gradients(
     ours = derive(program, inputs, results)
     runs, double = Runs(program, for_gpu), torch.float64
 
-    def noisy(k: int) -> list[torch.Tensor]:
-        return runs.noisy(leaves(program, device, double), k)
+    def noisy(k: int, scale: float) -> list[torch.Tensor]:
+        return runs.noisy(leaves(program, device, double), k, scale)
 
     with computed_by_eager(device):
         values, wide = runs.eager(leaves(program, device)), runs.wide(leaves(program, device, double))
     detached = [[x.detach() for x in group] for group in (values[: len(inputs)], values, wide)]
-    found = Reference(program, *detached, lambda k: [x.detach() for x in noisy(k)], tail(program))
+    found = Reference(program, *detached, lambda *k: [x.detach() for x in noisy(*k)], tail(program))
     check(found, [x.detach() for x in inputs], [x.detach() for x in results])
 
     def gradients(values: _Tensors) -> list[torch.Tensor | None]:
@@ -89,7 +89,7 @@ def check_gradients(
     # numbers is rounding.
     share = max((size for name, size in _DIFFERENCES.items() if any(name in line for line in program.lines)), default=0)
     floor = share * max(sizes, default=0.0)
-    found = Reference(program, inputs, eager, exact, lambda k: gradients(noisy(k)), floor)
+    found = Reference(program, inputs, eager, exact, lambda *k: gradients(noisy(*k)), floor)
     for i, (mine, theirs, right) in enumerate(zip(ours, found.eager, found.wide, strict=True)):
         if mine is None or theirs is None or right is None:
             # A graph's inputs all have gradients: zeros where eager has none.

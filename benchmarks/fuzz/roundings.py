@@ -124,8 +124,8 @@ class Runs:
         with _of_reference(), _Calls(compare):
             return self._program.wide(inputs)
 
-    def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-        """All values in float64 with errors drawn from a seed.
+    def noisy(self, inputs: Sequence[torch.Tensor], seed: int, scale: float = 1.0) -> list[torch.Tensor]:
+        """All values in float64 with errors drawn from a seed, `scale` times as large as roundings.
 
         For every third seed they are numbers of eager's types, so that some are equal that are near each other. A GPU
         may take what is denormal for 0: it does so for odd seeds.
@@ -137,6 +137,7 @@ class Runs:
             """x with errors of a relative `size`; of subnormal numbers at least `spacing`, or all of them."""
             if x.dtype != torch.float64:
                 return x
+            size, spacing = scale * size, scale * spacing
             drawn = 2 * torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64) - 1
             found = x * (1 + size * drawn)
             if spacing:
