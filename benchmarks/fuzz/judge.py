@@ -45,7 +45,7 @@ class WrongResult(AssertionError):
 
 @dataclass
 class Reference:
-    """What a program has to give: `eager` values, those of float64 (`wide`), those of noisy runs (`sample(k, scale)`)."""
+    """What a program has to give: values of `eager`, of float64 (`wide`) and of noisy runs (`sample(k, scale)`)."""
 
     program: Program
     inputs: list[torch.Tensor]
