@@ -127,8 +127,9 @@ class Runs:
     def noisy(self, inputs: Sequence[torch.Tensor], seed: int, scale: float = 1.0) -> list[torch.Tensor]:
         """All values in float64 with errors drawn from a seed, `scale` times as large as roundings.
 
-        For every third seed they are numbers of eager's types, so that some are equal that are near each other. A GPU
-        may take what is denormal for 0: it does so for odd seeds.
+        For every third seed they are numbers of eager's types, so that some are equal that are near each other. For
+        every third from 5 on equal numbers have equal errors, which sums add up. A GPU may take what is denormal for 0:
+        it does so for odd seeds.
         """
         random = torch.Generator(inputs[0].device).manual_seed(seed)
         readers: dict[int, list[int]] = {}  # by a result's id: how many calls have read it
@@ -138,7 +139,7 @@ class Runs:
             if x.dtype != torch.float64:
                 return x
             size, spacing = scale * size, scale * spacing
-            drawn = 2 * torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64) - 1
+            drawn = _by_value(x, random) if seed > 2 and seed % 3 == 2 else _draw(x.shape, random)
             found = x * (1 + size * drawn)
             if spacing:
                 sizes = x.detach().abs()
@@ -198,15 +199,15 @@ class Runs:
                 found = changed(call(args[0], args[1], None, *args[3:], **kwargs), size, spacing)
                 found = changed(of_eager(found, number) + bias, size, spacing)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
-                found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
+                found = found + scale * 2.0**-24 * _largest(args) * _draw(found.shape, random)
             found = of_eager(flushed(found), number)
-            scale = _scale_of_norm(call, args)
-            if scale is not None and found.requires_grad and args[0].requires_grad:
+            factors = _factors_of_norm(call, args)
+            if factors is not None and found.requires_grad and args[0].requires_grad:
                 largest = max(1.0, _largest([args[2:], kwargs]))  # of the weights
                 sizes: list[torch.Tensor] = []
                 found.register_hook(lambda gradient: sizes.append(gradient.abs().max()))
-                errors = changed(torch.ones_like(args[0]), _CANCELLED * largest) - 1
-                args[0].register_hook(lambda gradient: gradient + errors * scale * sizes[-1])
+                errors = scale * _CANCELLED * largest * _draw(args[0].shape, random)
+                args[0].register_hook(lambda gradient: gradient + errors * factors * sizes[-1])
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
                 back, least = self._roundings[number], self._spacings[number]  # of a result exact by chance, too
                 found.register_hook(lambda gradient: changed(changed(gradient, back, least), inside))
@@ -227,6 +228,22 @@ class _Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._count += 1
         return self._handle(func, args, kwargs or {}, self._count - 1)
+
+
+def _draw(shape: Sequence[int], random: torch.Generator) -> torch.Tensor:
+    """Numbers between -1 and 1."""
+    return 2 * torch.rand(shape, generator=random, device=random.device, dtype=torch.float64) - 1
+
+
+def _by_value(x: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Numbers between -1 and 1 for those of x, equal ones for equal ones: a hash of all but the last bits, in which
+    sums in another order differ.
+    """
+    salt = torch.randint(2**62, (), generator=random, device=random.device)
+    bits = ((x.detach().view(torch.int64) + 2**19) >> 20) ^ salt
+    for _ in range(2):
+        bits = (bits ^ (bits >> 29)) * -0x61C8864680B583EB  # the golden ratio in 64 bits
+    return (bits >> 11).double() / 2.0**52
 
 
 def rms_norm(
@@ -288,7 +305,7 @@ def _planar_borders(call: Callable[..., Any]) -> Callable[..., Any]:
     return planar
 
 
-def _scale_of_norm(call: Callable[..., Any], args: Any) -> torch.Tensor | None:
+def _factors_of_norm(call: Callable[..., Any], args: Any) -> torch.Tensor | None:
     """By what a norm that subtracts means multiplies each element of its operand, without weights; None of others."""
     name, x = _name(call), args[0] if args else None
     if not isinstance(x, torch.Tensor) or x.dtype != torch.float64 or not x.numel():

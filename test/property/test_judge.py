@@ -116,6 +116,16 @@ def test_a_kink_that_rounding_passes_in_few_of_many_elements(deviations: int, is
         found.compare("sign", -one, 0)
 
 
+def test_equal_numbers_have_equal_errors_in_some_runs() -> None:
+    """A sum of equal numbers is off by as many roundings as it has terms."""
+    program = Program([Input((256,), BF16, 0, values="equal")], ["v0 / 7", "v1.float().sum()"], [2])
+    runs = Runs(program)
+    runs.eager(program.make())
+    wide = runs.wide([x.double() for x in program.make()])
+    far = [(runs.noisy([x.double() for x in program.make()], k)[2] / wide[2] - 1).abs() for k in range(12)]
+    assert max(far[k] for k in (5, 8, 11)) > 0.3 * HALF_ULP[BF16] > 2 * max(far[k] for k in (0, 1, 2, 4, 7, 10))
+
+
 def test_some_runs_have_numbers_of_eagers_types() -> None:
     """Which of nearly equal numbers are equal, and share the gradient of a maximum, is a matter of their last bits."""
     program = Program(inputs((2000,), (2000,)), ["(v0.abs() + 1) ** 0.3", "torch.maximum(v2, v1)"], [3])
