@@ -13,7 +13,7 @@ import torch
 
 import kiln
 from benchmarks.fuzz.device import EagerBreaksDevice, LikeOnGpu, computed_by_eager, works
-from benchmarks.fuzz.gradients import check_gradients, derive, has_gradients
+from benchmarks.fuzz.gradients import check_gradients, derive, has_gradients, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.program import Program
 from benchmarks.fuzz.roundings import ReferenceFailed
@@ -100,22 +100,39 @@ def why_skipped(program: Program, setting: Setting) -> str:
 def fails_in_pytorch(program: Program, setting: Setting) -> str:
     """Why PyTorch itself does not trace `program`, or what it traces wrongly; an empty text if it does well.
 
-    Three attempts, each behind `_leave_nan`: kernels of ATen that return other numbers at each call (oneDNN's gradient
-    of a bf16 convolution over one pixel) or leave elements unwritten (the same one, those of its weight that meet no
-    pixel) are near eager's in some.
+    Three attempts, each behind memory of NaN: kernels of ATen that return other numbers at each call (oneDNN's gradient
+    of a bf16 convolution over one pixel) are near eager's in some. The same kernel leaves elements unwritten, those of
+    its weight that meet no pixel: eager's own gradients then show what was there before.
     """
     try:
         for _ in range(3):
-            _leave_nan()
+            _leave(float("nan"))
             attempt(program, setting, "aot_eager", None)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+    if setting.training and has_gradients(program) and _shows_unwritten(program, setting):
+        return "eager leaves elements of a gradient unwritten"
     return ""
 
 
-def _leave_nan() -> None:
-    """Fill memory of the CPU's allocator with NaN and give it back, blocks of 256 bytes to 32 MiB."""
-    for _ in [torch.full((2**size,), float("nan")) for size in range(6, 24)]:
+def _shows_unwritten(program: Program, setting: Setting) -> bool:
+    """Whether eager's gradients have NaN behind memory of NaN where they have none behind zeros."""
+    torch.set_num_threads(setting.threads)
+
+    def are_nan(left: float) -> list[torch.Tensor]:
+        inputs = leaves(program, setting.device)
+        values = program.trace(inputs)
+        results = [values[i] for i in program.results]
+        _leave(left)
+        return [x.isnan() for x in derive(program, inputs, results) if x is not None]
+
+    known = are_nan(0.0)
+    return any(not torch.equal(x, y) for _ in range(3) for x, y in zip(are_nan(float("nan")), known, strict=True))
+
+
+def _leave(number: float) -> None:
+    """Fill memory of the CPU's allocator with a number and give it back, blocks of 256 bytes to 32 MiB."""
+    for _ in [torch.full((2**size,), number) for size in range(6, 24)]:
         pass
 
 

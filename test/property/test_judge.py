@@ -5,6 +5,7 @@
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -315,8 +316,21 @@ def test_weights_of_an_attention_have_roundings() -> None:
 
 def test_memory_that_kernels_of_aten_leave_unwritten_is_no_number() -> None:
     """So that eager is seen to be wrong where a kernel leaves elements unwritten."""
-    execute._leave_nan()
+    execute._leave(math.nan)
     assert any(torch.empty(2**size).isnan().any() for size in range(6, 20))
+
+
+def test_gradients_that_eager_leaves_unwritten_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a weight that meets no pixel, by oneDNN; here by a double of it, as newer ones may write all."""
+
+    def unwritten(program: Program, values: list[torch.Tensor], results: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [torch.empty(2**16)]
+
+    program = Program(inputs((4, 5)), ["F.relu(v0)"], [1])
+    training = replace(STATIC, training=True)
+    assert not execute._shows_unwritten(program, training)
+    monkeypatch.setattr(execute, "derive", unwritten)
+    assert execute._shows_unwritten(program, training)
 
 
 def test_hardswish_by_definition(monkeypatch: pytest.MonkeyPatch) -> None:
