@@ -141,7 +141,6 @@ def _place(fusion: ir.Operation, i: int, offset: int, strides: list[int | None],
     fusion.attributes["offsets"] = ir.ArrayAttr.get(offsets)
     if "shapes" in fusion.attributes:
         shapes = list(ir.ArrayAttr(fusion.attributes["shapes"]))
-        symbols = ir.AffineMapAttr(shapes[i]).value.n_symbols
         sizes = [ir.AffineExpr.get_constant(size) for size in shape]
         shapes[i] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, sizes))
         fusion.attributes["shapes"] = ir.ArrayAttr.get(shapes)

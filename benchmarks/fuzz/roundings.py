@@ -49,6 +49,8 @@ _EXACT_BY_CHANCE = re.compile(
 """Calls with roundings inside, which the data may hide: the variance of equal numbers is 0 in eager."""
 _LOGARITHMS = re.compile(r"log_softmax|logsumexp|cross_entropy")
 """Calls that subtract what they have rounded: their error is as large as what they read, also where they give zero."""
+_FROM_RESULT = re.compile(r"^(sigmoid|tanh)$")
+"""Calls whose gradient subtracts the result, as it was rounded, from one."""
 _SUMS_IN_PLACE = re.compile(r"^(index_add|scatter_add)_?$")
 """Calls that eager adds up one by one, on GPUs with a rounding for each."""
 _REPEATED = re.compile(r"^(embedding|index_select|gather|take(_along_dim)?|repeat(_interleave)?|expand(_as)?|tile)$")
@@ -193,13 +195,18 @@ class Runs:
             if _name(call) == "scaled_dot_product_attention":
                 args = (*args[:2], changed(args[2], self._roundings[number]), *args[3:])
             bias = _bias(call, args) if self._for_gpu else None
-            if bias is None:
+            if _FROM_RESULT.search(_name(call)):
+                found = call(*args, **kwargs)
+                found.data.copy_(changed(found.detach(), size, spacing))  # `data`: it is saved for the gradient
+            elif bias is None:
                 found = changed(call(*args, **kwargs), size, spacing)
             else:
                 found = changed(call(args[0], args[1], None, *args[3:], **kwargs), size, spacing)
                 found = changed(of_eager(found, number) + bias, size, spacing)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
                 found = found + scale * 2.0**-24 * _largest(args) * _draw(found.shape, random)
+            if _name(call) == "gelu" and found.dtype == torch.float64:  # one and `erf` cancel where it is near zero
+                found = found + scale * 2.0**-24 * args[0].detach().abs() * _draw(found.shape, random)
             found = of_eager(flushed(found), number)
             factors = _factors_of_norm(call, args)
             if factors is not None and found.requires_grad and args[0].requires_grad:

@@ -4,7 +4,6 @@
 """The fuzzer's judge lets pass what roundings can do, and nothing else."""
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from benchmarks.fuzz import execute, roundings
 from benchmarks.fuzz.execute import STATIC, why_skipped
 from benchmarks.fuzz.gradients import check_gradients, derive, leaves
-from benchmarks.fuzz.judge import Reference, WrongResult, check, reference
+from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.layouts import _of_graph, traced
 from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.roundings import HALF_ULP, Runs, rms_norm
@@ -102,29 +101,6 @@ def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
         return [values[i].to(BF16) for i in program.results]
 
     check_gradients(program, more_exact, leaves(program))
-
-
-@pytest.mark.parametrize(("deviations", "is_right"), [(4, True), (12, False)])
-def test_a_kink_that_rounding_passes_in_few_of_many_elements(deviations: int, is_right: bool) -> None:
-    """A graph with 100,000 elements near a kink has some on its other side that are four deviations away."""
-    one = torch.ones(1)
-
-    def sample(k: int, scale: float) -> list[torch.Tensor]:
-        return [(deviations + scale * torch.randn(1, generator=torch.Generator().manual_seed(k))).sign().double()]
-
-    found = Reference(Program([], [], [0]), [], [one], [one.double()], sample)
-    with nullcontext() if is_right else pytest.raises(WrongResult):
-        found.compare("sign", -one, 0)
-
-
-def test_equal_numbers_have_equal_errors_in_some_runs() -> None:
-    """A sum of equal numbers is off by as many roundings as it has terms."""
-    program = Program([Input((256,), BF16, 0, values="equal")], ["v0 / 7", "v1.float().sum()"], [2])
-    runs = Runs(program)
-    runs.eager(program.make())
-    wide = runs.wide([x.double() for x in program.make()])
-    far = [(runs.noisy([x.double() for x in program.make()], k)[2] / wide[2] - 1).abs() for k in range(12)]
-    assert max(far[k] for k in (5, 8, 11)) > 0.3 * HALF_ULP[BF16] > 2 * max(far[k] for k in (0, 1, 2, 4, 7, 10))
 
 
 def test_some_runs_have_numbers_of_eagers_types() -> None:
